@@ -25,7 +25,7 @@
 #include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h" /* 19 declares get_database_name() here, older releases in commands/dbcommands.h */
+#include "utils/lsyscache.h" /* declares get_database_name() in PostgreSQL 19 */
 #include "utils/resowner.h"
 
 #if PG_VERSION_NUM < 150000
@@ -33,9 +33,9 @@
 #endif
 
 /*
- * A package is built with the headers of one minor release, but loaded by servers of others.  Macros and
- * inline functions of newer minor releases call functions that older ones do not have: since 15.20
- * palloc_array() calls palloc_mul(), and heap_getattr() calls heap_datum_check().
+ * A package is built with the headers of one minor release, but servers of other minor releases load it.
+ * Macros and inline functions of newer minor releases call functions that older servers do not have: since
+ * 15.20, palloc_array() calls palloc_mul(), and heap_getattr() calls heap_datum_check().
  */
 #undef palloc_array
 #undef palloc0_array
@@ -43,7 +43,7 @@
 #define palloc0_array(type, count)              ((type *) palloc0(mul_size(sizeof(type), (count))))
 #define le_getattr(tuple, attnum, desc, isnull) SPI_getbinval((tuple), (desc), (attnum), (isnull))
 
-/* 16 distinguishes which indexes an update has to change; the extension's indexes hold keys, not summaries */
+/* PostgreSQL 16 reports which kinds of indexes an update changes; the extension has no summarizing indexes */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
 #define le_updates_keys(update_indexes) ((update_indexes) == TU_All)
@@ -52,14 +52,14 @@ typedef bool LeUpdateIndexes;
 #define le_updates_keys(update_indexes) (update_indexes)
 #endif
 
-/* 16 has a single function for all kinds of objects */
+/* PostgreSQL 16 checks the owner of any kind of object with the same function */
 #if PG_VERSION_NUM >= 160000
 #define le_database_owner(dboid, role) object_ownercheck(DatabaseRelationId, (dboid), (role))
 #else
 #define le_database_owner(dboid, role) pg_database_ownercheck((dboid), (role))
 #endif
 
-/* 16 renames relfilenode numbers to relfile numbers */
+/* PostgreSQL 16 renames relfilenode numbers to relfile numbers */
 #if PG_VERSION_NUM >= 160000
 #define le_relfilenumber(rel) ((rel)->rd_locator.relNumber)
 typedef RelFileNumber LeRelFileNumber;
@@ -68,14 +68,14 @@ typedef RelFileNumber LeRelFileNumber;
 typedef Oid LeRelFileNumber;
 #endif
 
-/* 18 drops the argument "run_once" of PortalRun(), because a portal always runs once */
+/* PostgreSQL 18 drops the argument "run_once" of PortalRun(), because a portal always runs once */
 #if PG_VERSION_NUM >= 180000
 #define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, (dest), (dest), NULL))
 #else
 #define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, true, (dest), (dest), NULL))
 #endif
 
-/* 17 gives every process its own number */
+/* PostgreSQL 17 has a variable for a process's own proc number */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
 #define le_my_proc() ((int) MyProcNumber)
@@ -84,7 +84,7 @@ typedef Oid LeRelFileNumber;
 #endif
 #define le_proc(n) (&ProcGlobal->allProcs[n])
 
-/* 17 drops the backend id, which identified transactions */
+/* PostgreSQL 17 identifies virtual transactions by a proc number instead of a backend id */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procarray.h"
 #define le_vxid_proc(vxid) ProcNumberGetProc((vxid).procNumber)
@@ -93,14 +93,14 @@ typedef Oid LeRelFileNumber;
 #define le_vxid_proc(vxid) BackendIdGetProc((vxid).backendId)
 #endif
 
-/* 17 can also check for a stronger lock */
+/* LockHeldByMe() of PostgreSQL 17 can also check for a stronger lock */
 #if PG_VERSION_NUM >= 170000
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode), false)
 #else
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
 #endif
 
-/* 19 records the kind of each process, 18 marks client backends, older releases mark the other processes */
+/* PostgreSQL 19 records the kind of each process, 18 marks client backends, older ones mark other processes */
 #if PG_VERSION_NUM >= 190000
 #define le_proc_is_client(proc) ((proc)->backendType == B_BACKEND)
 #elif PG_VERSION_NUM >= 180000
@@ -110,22 +110,23 @@ typedef Oid LeRelFileNumber;
 	(!(proc)->isBackgroundWorker && ((proc)->statusFlags & PROC_IS_AUTOVACUUM) == 0)
 #endif
 
-/* 17 has infinite intervals */
+/* PostgreSQL 17 has infinite intervals */
 #if PG_VERSION_NUM >= 170000
 #define le_interval_infinite(interval) INTERVAL_NOT_FINITE(interval)
 #else
 #define le_interval_infinite(interval) false
 #endif
 
-/* 16 declares the functions behind settings, such as assign_synchronous_commit(), in another header */
+/* PostgreSQL 16 declares the hooks of settings, such as assign_synchronous_commit(), in another header */
 #if PG_VERSION_NUM >= 160000
 #include "utils/guc_hooks.h"
 #endif
 
 /*
- * A byte in shared memory records whether there are synchronous standbys to wait for.  It was a bool; 15.13,
- * 16.9 and 17.5 changed it to flags, at the same position.  The headers describe only the minor release that
- * the library was built with, so the version of the running server decides how to read the byte.
+ * A byte in shared memory records whether there are synchronous standbys to wait for.  It was a bool;
+ * PostgreSQL 15.13, 16.9 and 17.5 changed it to flags, at the same position.  The headers describe only the
+ * minor release that the library was built with, so the version of the running server decides how to read the
+ * byte.
  */
 #ifdef SYNC_STANDBY_DEFINED
 #define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_status)
@@ -143,8 +144,8 @@ le_sync_standbys_are_flags(int version)
 }
 
 /*
- * Returns whether there are synchronous standbys to wait for.  Interprets the byte as the running server
- * does.
+ * Returns whether there are synchronous standbys to wait for.  Interprets the byte in the way of the running
+ * server's version.
  */
 static inline bool
 le_sync_standbys_defined(void)
@@ -178,7 +179,7 @@ extern void pq_startmsgread(void);
 extern void pq_endmsgread(void);
 extern int pq_peekbyte(void);
 
-/* 17 replaces pq_buffer_has_data() with a function that returns the number of bytes */
+/* PostgreSQL 17 replaces pq_buffer_has_data() with a function that returns the number of bytes */
 #if PG_VERSION_NUM >= 170000
 extern ssize_t pq_buffer_remaining_data(void);
 #define le_buffer_has_data() (pq_buffer_remaining_data() > 0)
@@ -204,7 +205,7 @@ le_next_message(void)
 	return type;
 }
 
-/* 17 lets extensions define their own wait events */
+/* PostgreSQL 17 lets extensions define wait events */
 #if PG_VERSION_NUM >= 170000
 #include "utils/wait_event.h"
 #define le_new_wait_event(name) WaitEventExtensionNew(name)
@@ -213,12 +214,12 @@ le_next_message(void)
 #define le_new_wait_event(name) ((void) (name), PG_WAIT_EXTENSION)
 #endif
 
-/* Exports the function; before 16, PG_FUNCTION_INFO_V1 does not. */
+/* Exports an SQL function.  Before PostgreSQL 16, PG_FUNCTION_INFO_V1 does not export it. */
 #define LE_FUNCTION(name)                                                                                    \
 	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
 	PG_FUNCTION_INFO_V1(name)
 
-/* Also defines the function: it returns the result of this call. */
+/* Exports an SQL function, and defines it: it returns the result of "call". */
 #define LE_SQL_CALL(name, call)                                                                              \
 	LE_FUNCTION(name);                                                                                       \
 	Datum name(PG_FUNCTION_ARGS)                                                                             \
@@ -226,21 +227,21 @@ le_next_message(void)
 		return call;                                                                                         \
 	}
 
-/* 19 has a set of the tables that a statement writes to; older releases have a list */
+/* PostgreSQL 19 stores the tables that a statement writes to as a set; older releases have a list */
 #if PG_VERSION_NUM >= 190000
 #define le_statement_writes(stmt, index) bms_is_member((index), (stmt)->resultRelationRelids)
 #else
 #define le_statement_writes(stmt, index) list_member_int((stmt)->resultRelations, (index))
 #endif
 
-/* 18 puts the attribute before the declaration instead of after it */
+/* PostgreSQL 18 requires this attribute before the declaration instead of after it */
 #if PG_VERSION_NUM >= 180000
 #define LE_NORETURN pg_noreturn
 #else
 #define LE_NORETURN __attribute__((noreturn))
 #endif
 
-/* 18 drops an argument that was never used */
+/* PostgreSQL 18 drops the argument "execute_once" of ExecutorRun() */
 #if PG_VERSION_NUM >= 180000
 #define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count
 #define LE_EXECUTOR_RUN_PASS queryDesc, direction, count
@@ -249,7 +250,7 @@ le_next_message(void)
 #define LE_EXECUTOR_RUN_PASS queryDesc, direction, count, execute_once
 #endif
 
-/* 19 passes a second argument to signal handlers, and has its own name for ignoring a signal */
+/* PostgreSQL 19 passes a second argument to signal handlers, and has a macro for ignoring a signal */
 #if PG_VERSION_NUM >= 190000
 #define LE_SIGNAL_PASS postgres_signal_arg, pg_siginfo
 #else
@@ -259,7 +260,7 @@ le_next_message(void)
 #define PG_SIG_IGN SIG_IGN
 #endif
 
-/* 19 has a log level for each kind of process */
+/* PostgreSQL 19 has a log level for each kind of process */
 #if PG_VERSION_NUM >= 190000
 #define le_log_min_messages (log_min_messages[MyBackendType])
 #else
@@ -267,8 +268,8 @@ le_next_message(void)
 #endif
 
 /*
- * 19 has options for writing rows, and flags for scans.  These functions wait for a transaction that is
- * writing the same row; their result says what happened to the row.
+ * PostgreSQL 19 has options for writing rows, and flags for scans.  The update and the delete wait for a
+ * transaction that is writing the same row; their result says what happened to the row.
  */
 #if PG_VERSION_NUM >= 190000
 #define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
@@ -289,9 +290,9 @@ le_next_message(void)
 #endif
 
 /*
- * 19 needs the visibility map of each page that it prunes, even in a scan, and creates the map if there is
- * none.  On a full disk it cannot do that, and the table could not be read.  So this function creates the map
- * of a table while there is space.  One page of the map covers more than BLCKSZ pages of the table.
+ * Creates the visibility map of a table while there is disk space.  PostgreSQL 19 needs the map of each page
+ * that it prunes, even in a scan, and creates it if it is missing.  On a full disk that would fail, and the
+ * table could not be read.  One page of the map covers more than BLCKSZ pages of the table.
  */
 static inline void
 le_make_visibility_map(Relation rel)
@@ -306,7 +307,7 @@ le_make_visibility_map(Relation rel)
 #endif
 }
 
-/* Prunes a page that is about to be written; so in 19 it passes false for "the table is only read". */
+/* Prunes a page that is about to be written.  So the last argument of PostgreSQL 19, "only read", is false. */
 static inline void
 le_prune_page(Relation rel, Buffer buffer)
 {
@@ -321,7 +322,7 @@ le_prune_page(Relation rel, Buffer buffer)
 #endif
 }
 
-/* 19 declares make_new_heap() in another header, and can leave the indexes of swapped tables to the caller */
+/* PostgreSQL 19 moves make_new_heap() to another header, and lets the caller rebuild indexes after a swap */
 #if PG_VERSION_NUM >= 190000
 #include "commands/repack.h"
 #define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \

@@ -13,7 +13,10 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Applies "set" with 0 to all counters, and sets reset_at.  LeCounters has no members other than counters. */
+/*
+ * Sets all counters to 0 with the function "set", and reset_at to the current time.  LeCounters consists of
+ * counters only.
+ */
 static void
 set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint64))
 {
@@ -24,7 +27,7 @@ set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint
 	set(&counters->reset_at, GetCurrentTimestamp());
 }
 
-/* Writes atomically, because the manager may count at the same time. */
+/* Resets the counters with atomic writes, because the manager may increment them at the same time. */
 void
 le_counters_reset(LeCounters *counters)
 {
@@ -93,7 +96,7 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Asserts the invariants of an entry, before its lock is released: its members agree with its state. */
+/* Asserts that the members of an entry agree with its state.  Called before the lock is released. */
 static void
 assert_entry(LeDatabase *db)
 {
@@ -110,7 +113,7 @@ assert_entry(LeDatabase *db)
 	/* 2. a worker is asked to leave only on behalf of a command */
 	Assert(!db->leave || (serves && db->reserved_by != 0));
 
-	/* 3. a reader without the lock does not see a manager that does not exist */
+	/* 3. a reader without the lock never sees a manager that does not exist */
 	Assert(pg_atomic_read_u32(&db->running) == 0 || db->state == LE_DB_RUNNING);
 	Assert(pg_atomic_read_u32(&db->loading) == 0 || db->state == LE_DB_STARTING);
 
@@ -154,8 +157,8 @@ assert_mailboxes_free(const LeDatabase *db)
 #endif
 
 /*
- * Changes the state; no other function does.  Like all functions of this file it must not fail, because it is
- * called at the end of transactions and at exit.
+ * Changes the state of an entry; no other function does.  Like all functions of this file, it must not fail,
+ * because it is called at the end of transactions and at exit.
  */
 static void
 set_state(LeDatabase *db, LeDbState from, LeDbState to)
@@ -246,7 +249,7 @@ void
 le_database_starting(LeDatabase *db)
 {
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
-	db->wanted = false; /* a session that needs a manager from now on needs the next one */
+	db->wanted = false; /* a later request for a manager is a request for the next one */
 	db->created = false;
 	db->exit = LE_EXIT_NONE;
 	assert_entry(db);
@@ -260,7 +263,7 @@ le_database_free(LeDatabase *db)
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
 	clear_mailboxes(db);
-	db->dboid = InvalidOid; /* a notifier that is still exiting sees this */
+	db->dboid = InvalidOid; /* informs a notifier that is still exiting that this is no longer its entry */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
 	assert_mailboxes_free(db);
@@ -393,8 +396,8 @@ le_database_detach(LeMailbox *box)
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
 
 	/*
-	 * Ring under the lock, which a manager takes to leave, so that either this manager or the next one reads
-	 * the mail.
+	 * Ring while holding the lock.  A manager takes this lock before it leaves, so either this manager or the
+	 * next one reads the mail.
 	 */
 	le_ring(box);
 	assert_entry(db);

@@ -3,8 +3,8 @@
  *		Database entries: the manager of each database, and the rules for starting
  *		and stopping it.
  *
- * The launcher, the managers, sessions and commands such as DROP DATABASE all change an entry.  They do so
- * through the functions below, which change the state in one place and assert the old state first.
+ * The launcher, the managers, sessions and commands such as DROP DATABASE all change entries, but only through
+ * the functions below.  These change the state in one place, and assert the old state first.
  */
 #ifndef LE_DATABASE_H
 #define LE_DATABASE_H
@@ -31,18 +31,18 @@ typedef enum LeDbState
 	LE_DB_RUNNING
 } LeDbState;
 
-/* Why the last worker left.  The launcher uses this to decide when to start the next one. */
+/* The reason why the last worker left.  The launcher uses it to decide when to start the next one. */
 typedef enum LeDbExit
 {
 	LE_EXIT_NONE = 0,     /* there was no worker, or the last one was asked to leave */
-	LE_EXIT_NO_EXTENSION, /* start another one only if it is wanted */
-	LE_EXIT_ERROR,        /* start another one after a back-off */
-	LE_EXIT_NO_WORKER     /* no worker could be registered: try again after a back-off */
+	LE_EXIT_NO_EXTENSION, /* start the next one only if it is wanted */
+	LE_EXIT_ERROR,        /* start the next one after a back-off */
+	LE_EXIT_NO_WORKER     /* a worker could not be registered: retry after a back-off */
 } LeDbExit;
 
 typedef struct LeDurationCounters
 {
-	pg_atomic_uint64 n[LE_DURATION_BOUNDS + 1]; /* buckets, as in LeDurations */
+	pg_atomic_uint64 n[LE_DURATION_BOUNDS + 1]; /* number of durations in each bucket, as in LeDurations */
 	pg_atomic_uint64 sum;
 } LeDurationCounters;
 
@@ -74,7 +74,8 @@ typedef struct LeCounters
 #define LE_HINT_LEASE 0
 
 /*
- * An event that a client may wait for: a grant to a queue place, a change of an election, or news of a lease.
+ * A hint about an event that a client may wait for: a grant to a queue place, a change of an election, or
+ * news of a lease.
  */
 typedef struct LeHint
 {
@@ -122,7 +123,7 @@ typedef struct LeDatabase
 	LeDbState state;
 	LeDbExit exit;
 	bool wanted;     /* a manager is needed */
-	bool created;    /* the extension was created after the last worker started, so there is no back-off */
+	bool created;    /* the extension was created after the last worker started: start the next one at once */
 	bool leave;      /* the worker is asked to leave */
 	int reserved_by; /* pid of a backend that keeps managers from starting, as DROP DATABASE does; 0 = none */
 	int attached;    /* number of sessions that have a mailbox here */
@@ -139,7 +140,7 @@ typedef struct LeDatabase
 	pg_atomic_uint32 recheck;  /* 1: the extension may have been dropped */
 	pg_atomic_uint32 running;  /* 1: state is RUNNING; for readers without the lock */
 	pg_atomic_uint32 loading;  /* 1: the worker is reading the tables, and is not RUNNING yet */
-	pg_atomic_uint32 fences;   /* number of transactions that hold or take fences */
+	pg_atomic_uint32 fences;   /* number of transactions that hold, or are taking, fences */
 	pg_atomic_uint64 revision; /* the next revision, for views */
 	pg_atomic_uint64 memory;   /* memory used by the state in bytes, for views */
 	pg_atomic_uint64 locks;
@@ -155,7 +156,8 @@ typedef struct LeDatabase
 	pg_atomic_uint32 outage_pid; /* pid of a process that has locked the tables; 0 = unknown */
 
 	/*
-	 * the first abandoned wait for standbys that is still unconfirmed, for health(): see backend/durability.c
+	 * for health(): the first commit that is still unconfirmed although its session has stopped waiting for
+	 * standbys; see backend/durability.c
 	 */
 	pg_atomic_uint64 unconfirmed_since; /* start of that wait, by le_clock(); 0 = none; written last */
 	pg_atomic_uint64 unconfirmed_lsn;
@@ -167,7 +169,10 @@ typedef struct LeDatabase
 
 struct LeMailbox;
 
-/* Initializes an entry.  Called while shared memory is created, or when the entry gets another database. */
+/*
+ * Initializes an entry.  Called while shared memory is created, and when the entry is assigned to another
+ * database.
+ */
 extern void le_database_init(LeDatabase *db);
 
 /*
@@ -219,8 +224,8 @@ extern void le_database_created(LeDatabase *db);
 
 /*
  * Prevents managers from starting, on behalf of process pid.  A running worker stays unless it is asked to
- * leave.  With pid 0 managers may start again, and a request to leave that the worker has not followed yet is
- * cancelled.
+ * leave.  With pid 0, managers may start again, and a request to leave is cancelled unless the worker has
+ * already left.
  */
 extern void le_database_reserve(LeDatabase *db, int pid);
 /* Asks the worker to leave.  It finishes its work first, see manager/manager.c. */
@@ -239,12 +244,12 @@ extern void le_database_notifier_leave(LeDatabase *db);
 extern void le_database_attach(LeDatabase *db);
 
 /*
- * Tells the manager by mail that the session of this mailbox has ended or is about to end.  Must not fail,
+ * Informs the manager by mail that the session of this mailbox has ended or is about to end.  Must not fail,
  * because it runs at exit.
  */
 extern void le_database_detach(struct LeMailbox *box);
 
-/* Resets the counters.  Needs no lock, although the manager may count at the same time. */
+/* Resets the counters.  Needs no lock, even if the manager increments them at the same time. */
 extern void le_counters_reset(LeCounters *counters);
 
 #endif /* LE_DATABASE_H */

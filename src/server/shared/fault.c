@@ -11,17 +11,17 @@
  *		The first "skip" hits do nothing, then "times" hits (0: all) act, only in
  *		process pid (0: any).  Counters start at 0 again.
  *	le_fault_release(point text)
- *		The process that waits there continues, and no process waits there from now on.
+ *		Releases the process that waits at the point, and disarms the point.
  *	le_fault_hits(point text) bigint
  *		Number of hits since the point was set; those of all processes if it was not set.
  *	le_fault_waiting(point text) int
- *		Pid of a process that waits there; 0: none.
+ *		Pid of a process that waits at the point; 0: none.
  *	le_fault_clear()
  *		Disarms all points and releases their waiters.
  *	le_fault_forget_standbys()
  *		Restores the state of a starting server, in which the checkpointer has not
- *		told the others yet whether there are synchronous standbys; lasts until it
- *		next reads its configuration.
+ *		published yet whether there are synchronous standbys.  It publishes that
+ *		again when it next reads its configuration.
  */
 #include "postgres.h"
 
@@ -63,7 +63,7 @@ static const char *const actions[] = {"none", "sleep", "error", "fatal", "kill",
 
 typedef struct LeFaultEntry
 {
-	char name[MAX_NAME]; /* empty = this entry and all later ones are unused */
+	char name[MAX_NAME]; /* empty = this entry and all later entries are unused */
 	LeFaultAction action;
 	int ms;
 	int skip;
@@ -71,7 +71,7 @@ typedef struct LeFaultEntry
 	int acted;
 	int pid;           /* 0 = any process */
 	int64 hits;        /* number of hits by the processes that pid selects */
-	uint32 generation; /* a process that waits for an older generation continues */
+	uint32 generation; /* incremented to release waiters: waits with an older value end */
 	int waiting;       /* pid of a waiting process; 0 = none */
 } LeFaultEntry;
 
@@ -135,8 +135,8 @@ sleep_for(int ms)
 }
 
 /*
- * Waits until the point is released.  Where a process cannot be interrupted, it continues after a request to
- * exit, to reach a place where it can be.
+ * Waits until the point is released.  A request to exit also ends the wait, even while interrupts are held
+ * off, so that the process can reach code that handles the request.
  */
 static void
 wait_for_release(LeFaultEntry *entry, uint32 generation)
@@ -174,7 +174,7 @@ le_fault_point(const char *name, bool can_fail)
 
 	if (table == NULL)
 		return;
-	/* 1. check whether it is armed, for this process and this hit */
+	/* 1. check whether the point is armed for this process and this hit */
 	SpinLockAcquire(&table->lock);
 	entry = find_entry(name);
 	if (entry != NULL && (entry->pid == 0 || entry->pid == MyProcPid))

@@ -39,8 +39,8 @@ le_fence_token(const LOCKTAG *tag)
 }
 
 /*
- * Does not count a transaction that other processes already see as ended, although its locks may still exist
- * for a moment.
+ * Ignores a transaction that other processes already see as ended, although its locks may still exist for a
+ * moment.
  */
 bool
 le_fence_held(int64 token)
@@ -63,8 +63,8 @@ le_fence_pids(int64 token, int signo)
 	Assert(token > 0);
 
 	/*
-	 * 1. While this lock is held, no process exits, and no transaction with an id ends.  A transaction
-	 * without an id may end after it was found.  Then it no longer has the fence, and its process must not
+	 * 1. While ProcArrayLock is held, no process exits, and no transaction with an id ends.  A transaction
+	 * without an id may end after it was found.  Then it no longer holds the fence, and its process must not
 	 * get the signal.
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);

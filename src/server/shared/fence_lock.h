@@ -11,7 +11,8 @@
 #include "core/command.h"
 
 /*
- * Returns the PostgreSQL lock of a token's fence.  Transactions that fence the token hold it in share mode.
+ * Returns the tag of the PostgreSQL lock that is the fence of a token.  Transactions that fence the token
+ * hold this lock in share mode.
  */
 extern LOCKTAG le_fence_tag(int64 token);
 
@@ -22,8 +23,9 @@ extern int64 le_fence_token(const LOCKTAG *tag);
 extern bool le_fence_held(int64 token);
 
 /*
- * Returns the process ids of the transactions that hold the fence, and sends this signal to each of them (0 =
- * none).  No process can end before it gets the signal, so the signal hits no other process with the same id.
+ * Returns the process ids of the transactions that hold the fence, and sends a signal to each of them (signo
+ * 0 = no signal).  No process can end before it gets the signal, so the signal hits no other process with the
+ * same id.
  */
 extern List *le_fence_pids(int64 token, int signo);
 

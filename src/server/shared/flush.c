@@ -17,12 +17,12 @@
 #include "shared/sleep.h"
 
 /*
- * Microseconds between two checks of whether another process's flush has ended, made by a process that must
- * not wait for that flush indefinitely.
+ * Microseconds between two checks of whether the flush of another process has ended.  Used by a process that
+ * must not wait for that flush indefinitely.
  */
 #define LOOK_AT_LOG 200
 
-/* Maximum number of processes that are checked to find one that is present. */
+/* Maximum number of processes that a search for a present process checks. */
 #define LOOK_AT 16
 
 static uint32 *taken = NULL; /* proc numbers that the last flush by this process served */
@@ -83,8 +83,8 @@ push(uint32 proc)
 }
 
 /*
- * Unlinks a process that was taken from the stack, so that it can be linked again.  Returns its link to the
- * next process.
+ * Marks a process that was taken from the stack as unlinked, so that it can be linked again.  Returns its
+ * link to the next process.
  */
 static uint32
 unlinked(int proc)
@@ -124,8 +124,8 @@ change_flusher(uint32 from, uint32 to)
 }
 
 /*
- * Empties the stack, because none of its processes is present to flush.  Wakes them up, in case some of them
- * still wait.
+ * Empties the stack, because none of its processes is present, so none can flush.  Wakes them up, in case
+ * some of them still wait.
  */
 static void
 forget_all(void)
@@ -153,7 +153,7 @@ pass_on(uint32 me)
 	{
 		int next;
 
-		/* no process waits: there is no flusher any more */
+		/* 1. if no process waits, there is no flusher any more */
 		if (pg_atomic_read_u32(&flush()->stack) == 0)
 		{
 			if (!change_flusher(me, 0))
@@ -162,12 +162,16 @@ pass_on(uint32 me)
 			if (pg_atomic_read_u32(&flush()->stack) == 0 || !change_flusher(0, me))
 				return;
 		}
+
+		/* 2. find the next flusher */
 		next = candidate();
 		if (next < 0)
 		{
 			forget_all();
 			continue;
 		}
+
+		/* 3. name it, unless another process has replaced this one; retry if it left meanwhile */
 		if (!change_flusher(me, (uint32) next + 1))
 			return;
 		pg_memory_barrier();
@@ -179,8 +183,8 @@ pass_on(uint32 me)
 }
 
 /*
- * Takes the processes whose LSN is flushed from the stack and stores them in "taken"; the others stay.
- * Returns their number.
+ * Takes the processes whose LSN is flushed from the stack, and stores them in "taken".  Returns their number.
+ * The other processes stay in the stack.
  */
 static int
 take_flushed(void)
@@ -204,8 +208,8 @@ take_flushed(void)
 }
 
 /*
- * Flushes up to lsn.  If another process holds the WAL write lock, tries again until "until", and then
- * returns false: the disk may have stopped, and waiting for that process would mean waiting for the disk.
+ * Flushes up to lsn.  While another process holds the WAL write lock, retries until "until", and then returns
+ * false: the disk may have stopped, and waiting for that process would mean waiting for the disk.
  */
 static bool
 flush_by(XLogRecPtr lsn, LeTime until)
@@ -228,8 +232,8 @@ flush_by(XLogRecPtr lsn, LeTime until)
 
 /*
  * Step 3 of shared/flush.h: this process, which is the flusher, flushes for all waiting processes and names
- * the next flusher.  If another process is in a flush, gives up at "until" (LE_NEVER = never), and can no
- * longer be named the flusher.
+ * the next flusher.  If a flush by another process lasts until "until" (LE_NEVER = no limit), gives up, and
+ * is no longer present.
  */
 static void
 flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
@@ -287,7 +291,7 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 }
 
 /*
- * Returns whether the flusher has flushed nothing for LE_FLUSH_PATIENCE.  Then the flusher or its disk has
+ * Returns whether there was no flush for LE_FLUSH_PATIENCE.  In that case the flusher or its disk has
  * stopped, and a second flusher does no harm.
  */
 static bool
@@ -348,9 +352,9 @@ le_flush_turn(const LeMailbox *box, LeTime until)
 }
 
 /*
- * Sleeps until the WAL is flushed up to the reply's LSN, and flushes for all if it is named the flusher.
- * Flushes by itself if it is no longer in the stack, because no other process would wake it up.  After
- * LE_FLUSH_PATIENCE it flushes by itself, too, and replaces the flusher.
+ * Sleeps until the WAL is flushed up to the reply's LSN.  Flushes for all waiting processes if this process
+ * is named the flusher.  Flushes by itself if it is no longer in the stack, because no other process would
+ * wake it up.  After LE_FLUSH_PATIENCE it also flushes by itself, and replaces the flusher.
  */
 void
 le_flush_wait(const LeMailbox *box)
@@ -364,7 +368,8 @@ le_flush_wait(const LeMailbox *box)
 		if (pg_atomic_read_u32(&flush()->flusher) == me)
 		{
 			/*
-			 * this process was named before "wanted" was raised for its own reply, so "wanted" may be lower
+			 * If this process was named the flusher before "wanted" was raised for this reply, "wanted" may
+			 * be lower than lsn, so flush up to lsn as well.
 			 */
 			flush_for_all(box, me, LE_NEVER);
 			XLogFlush(lsn);

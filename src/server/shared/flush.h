@@ -15,8 +15,8 @@
  *		remain, it first names one of them the next flusher; otherwise there is no flusher.
  *	4.	Only a process that is "present" can be named.  A process is present from the posting of its request
  *		until it has the reply or has given up waiting.  A process that leaves clears "present" before it
- *		checks whether it is the flusher; a process that names a flusher does so before it checks whether that
- *		flusher is present.  So at least one of the two notices, and names another flusher.
+ *		checks whether it is the flusher.  A process that names a flusher checks afterwards whether that
+ *		flusher is still present.  So at least one of the two notices the conflict, and names another flusher.
  *
  * All of this affects only latency, not correctness, because each session checks how far the WAL is flushed
  * before it uses its reply.  After LE_FLUSH_PATIENCE a session flushes by itself and replaces the flusher,
@@ -41,10 +41,10 @@
 
 /*
  * Returns whether a renewal does not have to wait for the flush of the row that it wrote.  Its reply states
- * how long the lease is valid before that flush and after it (core/life.h).  The session waits a while for a
- * flush by another process (the WAL writer or a flusher), but makes none itself, so that no renewal depends
- * on the disk.  A standby confirms only what is flushed, so if there is a standby to wait for, a renewal
- * waits like all other requests.
+ * how long the lease is valid before and after that flush (core/life.h).  The session waits a while for a
+ * flush by another process (the WAL writer or a flusher), but does not flush by itself, so that no renewal
+ * depends on the disk.  A standby confirms only what is flushed, so if there is a standby to wait for, a
+ * renewal waits like all other requests.
  */
 static inline bool
 le_renewal_is_raised(const LeReply *reply, bool need_standby)
@@ -59,26 +59,29 @@ extern void le_flush_init(void);
 
 /* Returns whether the WAL is flushed up to lsn. */
 extern bool le_flush_done(XLogRecPtr lsn);
-/* Step 1.  Must not fail, because it runs after a commit. */
+/* Step 1: requests a flush for this process.  Must not fail, because it runs after a commit. */
 extern void le_flush_ask(uint32 proc, XLogRecPtr lsn);
-/* Step 2.  Must not fail, because it runs after a commit and in error handlers. */
+/*
+ * Step 2: names a flusher, and wakes it up.  Must not fail, because it runs after a commit and in error
+ * handlers.
+ */
 extern void le_flush_start(void);
 
 /* --- called by a session --- */
 
 /* Allocates the memory that a flush needs, once per process, at a point where an error is allowed. */
 extern void le_flush_attach(void);
-/* Called before a request is posted.  Makes this process present. */
+/* Marks this process as present.  Called before a request is posted. */
 extern void le_flush_enter(void);
 /*
- * Called in each iteration of a wait.  If this process is the flusher, flushes for all waiting processes.  If
- * another process is in a flush, gives up at "until" (by le_clock(); LE_NEVER = never).  A session that has
- * flushed for itself may still be in the stack while it waits for its next reply, and so may be named the
- * flusher.
+ * Called in each iteration of a wait for a reply.  If this process is the flusher, flushes for all waiting
+ * processes.  While another process flushes, waits for it only until "until" (by le_clock(); LE_NEVER = no
+ * limit).  A session that waits for a reply can be the flusher, because it may still be in the stack after
+ * its previous request.
  */
 extern void le_flush_turn(const LeMailbox *box, LeTime until);
 /*
- * Called when the reply has arrived.  Waits until the WAL on which the reply depends is flushed.  Like a
+ * Waits until the WAL on which the reply depends is flushed.  Called when the reply has arrived.  Like a
  * commit, this wait cannot be interrupted.
  */
 extern void le_flush_wait(const LeMailbox *box);
@@ -88,8 +91,8 @@ extern void le_flush_wait(const LeMailbox *box);
  */
 extern bool le_flush_wait_until(const LeMailbox *box, LeTime until);
 /*
- * Called when this process has its reply, or no longer waits for it.  Must not fail, because exits and errors
- * call it.
+ * Marks this process as no longer present.  Called when it has its reply, or no longer waits for it.  Must
+ * not fail, because it is called at exit and after errors.
  */
 extern void le_flush_leave(void);
 

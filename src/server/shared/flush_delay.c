@@ -8,7 +8,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Longer flushes count as this long. */
+/* Microseconds; longer flushes count as this long. */
 #define LONGEST_FLUSH (10 * LE_MS)
 /* Upper limit of the number of undelayed flushes after a vain delay. */
 #define LONGEST_BACKOFF 63
@@ -29,7 +29,7 @@ le_flush_delay(uint32 me)
 	uint32 backoff = pg_atomic_read_u32(&flush->backoff);
 	LeTime now, end_at;
 
-	/* 1. return if no session is to be waited for, or if there is no time */
+	/* 1. return if all expected sessions wait already, or if there is no time left for a delay */
 	if (le_flush_group_is_there())
 		return;
 	now = le_clock();
@@ -39,7 +39,7 @@ le_flush_delay(uint32 me)
 		return;
 	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);
 
-	/* 2. skip the delay after vain delays */
+	/* 2. skip this delay if earlier delays were in vain */
 	if (undelayed > 0)
 	{
 		pg_atomic_write_u32(&flush->undelayed, undelayed - 1);

@@ -3,10 +3,10 @@
  *		Group commit: how long a flusher delays its flush, so that more sessions
  *		share it.
  *
- * PostgreSQL has the settings commit_delay and commit_siblings for this; here both values are measured.  All
- * sessions that a flush has served (its group) continue at the same time.  The first of them to send its next
- * request would begin the next flush, and the others would just miss it and wait for two flushes.  So a
- * flusher waits for the others:
+ * PostgreSQL has the settings commit_delay and commit_siblings for this; lock_election measures both values
+ * instead.  All sessions that a flush has served (its group) continue at the same time.  Without a delay, the
+ * first of them that sends its next request would begin the next flush; the others would be a moment too late
+ * for it, and would wait for two flushes.  So a flusher waits for the others:
  *
  *	1.	le_flush_learn(), after a flush: the next group is expected to be the union of the last two groups,
  *		because sessions that missed the previous flush are in this one.  Its size is the sum of both sizes
@@ -38,10 +38,10 @@
 /* Returns whether as many sessions are waiting for a flush as are expected. */
 extern bool le_flush_group_is_there(void);
 
-/* Step 2. me: proc number + 1 of this process, which is the flusher. */
+/* Step 2: delays a flush. me: proc number + 1 of this process, which is the flusher. */
 extern void le_flush_delay(uint32 me);
 
-/* Step 1. procs: the n processes that the flush served. */
+/* Step 1: records a flush. procs: the n processes that the flush served. */
 extern void le_flush_learn(LeTime took_us, const uint32 *procs, int n);
 
 #endif /* LE_FLUSH_DELAY_H */

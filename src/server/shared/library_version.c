@@ -43,7 +43,7 @@ le_version_installed(void)
 	return version;
 }
 
-/* Compares two versions, such as 1.10, which consist of two numbers. */
+/* Compares two versions, each of which consists of two numbers, such as 1.10. */
 static int
 compare_versions(const char *a, const char *b)
 {

@@ -33,7 +33,9 @@ extern char *le_version_installed(void);
  */
 extern const char *le_version_advice(void);
 
-/* A row for a table that may have more columns than this library knows; those columns are NULL. */
+/*
+ * A row with the number of columns that the SQL declares; columns that this library does not know are NULL.
+ */
 typedef struct LeWideRow
 {
 	Datum *values;

@@ -30,8 +30,8 @@ mailbox_init(LeMailbox *box)
 }
 
 /*
- * The mailboxes of an entry use no memory before the entry is first used, because the system allocates a page
- * only when it is first written to.
+ * Initializes the mailboxes only when the entry is first used.  Until then they use no memory, because the
+ * operating system allocates a page only when it is first written to.
  */
 void
 le_mailboxes_init(LeDatabase *db)
@@ -48,14 +48,14 @@ le_mailboxes_init(LeDatabase *db)
 	db->has_mailboxes = true;
 }
 
-/* Whether a ring is to wake up the manager. */
+/* Says whether a ring should wake up the manager. */
 typedef enum Ring
 {
 	RING_WAKES,
 	RING_IS_SILENT
 } Ring;
 
-/* Whether the manager must still be woken up for the mailboxes on the stack. */
+/* Says whether the manager must still be woken up for the mailboxes on the stack. */
 typedef enum Wake
 {
 	WAKE_NEEDED,
@@ -65,7 +65,7 @@ typedef enum Wake
 /*
  * Links a mailbox into its database's stack, unless it is already linked.  RING_WAKES also clears
  * LE_STACK_SILENT, and the caller must then wake up the manager if the result is WAKE_NEEDED.  With
- * RING_IS_SILENT, the caller decides what to do about WAKE_NEEDED.
+ * RING_IS_SILENT, the caller decides whether to wake up the manager.
  */
 static Wake
 link_mailbox(LeMailbox *box, Ring ring)
@@ -76,7 +76,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 
 	Assert(db->has_mailboxes && (self & LE_STACK_SILENT) == 0);
 
-	/* 1. if it is already linked, only the flag may change */
+	/* 1. if the mailbox is already linked, change at most the flag */
 	if (pg_atomic_exchange_u32(&box->linked, 1) != 0)
 	{
 		if (ring == RING_IS_SILENT)
@@ -85,7 +85,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 		return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 	}
 
-	/* 2. push it; for an empty stack, the manager has not been woken up yet */
+	/* 2. push it; if the stack was empty, the manager has not been woken up for it yet */
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{

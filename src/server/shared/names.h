@@ -27,14 +27,17 @@ typedef struct LeEachAnswer
  */
 
 /*
- * Backend: returns memory for a body of "size" bytes.  The body goes behind the first "at" bytes of the
- * payload, which are in use, if it then ends within the first "most" bytes of the payload; otherwise it goes
- * into a segment.  The mailbox's session and its command's number must be set.
+ * Backend: returns memory for a body of "size" bytes.  The body follows the first "at" bytes of the payload,
+ * which are in use, if it then ends within the first "most" bytes of the payload.  Otherwise it is in a
+ * segment.  The mailbox's session and its command's number must be set.
  */
 extern char *le_body_new(LeMailbox *box, uint32 at, Size size, Size most);
-/* Backend: returns the body of its request, to read the results. */
+/* Backend: returns the body of its own request, from which it reads the results. */
 extern const char *le_body_mine(const LeMailbox *box);
-/* Backend: frees the body at the end of the request.  Must not fail, because errors and exits call it. */
+/*
+ * Backend: frees the body at the end of the request.  Must not fail, because it is called at exit and after
+ * errors.
+ */
 extern void le_body_done(void);
 
 /*
@@ -56,8 +59,8 @@ extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);
 
 /*
- * Manager: calls dsm_attach(), and detaches again if that fails halfway.  No transaction is open whose abort
- * would detach, and a segment that stays attached could not be attached again.
+ * Manager: attaches a segment.  If dsm_attach() fails halfway, detaches the segment again, because no abort
+ * of a transaction would do that, and a segment cannot be attached twice.
  */
 extern dsm_segment *le_segment_attach(dsm_handle handle);
 

@@ -13,15 +13,15 @@
 
 /*
  * One holder or waiter, a closed name without a holder (token 0), or a named lease (kind LE_PAGE_LEASES).
- * Its texts follow; the next item begins at a multiple of 8.  On a page about one lease, the value is the
- * name on whose channel the grant of a group is announced, and there is no acquirer.
+ * Its texts follow; the next item begins at a multiple of 8.  On a page about one lease, there is no acquirer,
+ * and the value of a group's item is the name whose channel announces the grant.
  */
 typedef struct LePageItem
 {
 	int64 token;
 	int64 lease;
 	TimestampTz since;        /* start of the hold or of the wait */
-	TimestampTz expires_at;   /* DT_NOEND = at the end of its connection */
+	TimestampTz expires_at;   /* DT_NOEND = the hold ends with its connection */
 	TimestampTz closed_until; /* end of the time for which the lock is closed; 0 = the name is open */
 	LeTime time_left_us;
 	LeTime ttl_us; /* TTL of a lease */
@@ -44,14 +44,14 @@ typedef struct LePageItem
 } LePageItem;
 
 /*
- * A page must have room for any single item, because otherwise the page would be empty and requested again
- * and again.
+ * A page must have room for any single item.  Otherwise the page would stay empty, and would be requested
+ * again and again.
  */
 StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE + LE_MAX_ACQUIRER) <=
 					 LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
-/* The texts of an item, in the order in which they follow it.  data is NULL if there is no text. */
+/* The texts of an item, in the order in which they follow the item.  A missing text has data NULL. */
 typedef struct LePageTexts
 {
 	LeText name, owner, value, acquirer;

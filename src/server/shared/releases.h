@@ -11,7 +11,7 @@
 
 #include "shared/shmem.h"
 
-/* Bytes for one release. */
+/* Size of one release with its name, in bytes. */
 #define le_release_size(name_len) MAXALIGN(sizeof(LeReleaseItem) + (name_len))
 
 /*

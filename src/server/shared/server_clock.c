@@ -19,10 +19,16 @@ le_clock(void)
 	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
 }
 
-/* Microseconds: more than the time between two readings of the clocks on a busy machine. */
+/*
+ * Change of the difference of the clocks, in microseconds, above which the time of day was set.  It is more
+ * than the time between two readings of the clocks on a busy machine.
+ */
 #define WALL_STEP (1 * LE_SECOND)
 
-/* Both clocks are slewed in the same way, so their difference is constant until the time of day is set. */
+/*
+ * Adds the difference of the clocks, which is constant until the time of day is set, because both clocks are
+ * slewed in the same way.
+ */
 TimestampTz
 le_wall(LeTime now)
 {

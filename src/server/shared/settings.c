@@ -83,7 +83,7 @@ le_settings_define_everywhere(void)
 void
 le_settings_define(void)
 {
-	/* 1. the version, which scripts check, and the release, which is for people */
+	/* 1. the version, which scripts check, and the release, which is for information */
 	DefineCustomStringVariable("lock_election.version", "Version of the library that the server has loaded.",
 							   NULL, &version, LE_VERSION, PGC_INTERNAL, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("lock_election.release", "Release of the library that the server has loaded.",

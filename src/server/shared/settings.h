@@ -10,7 +10,7 @@
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H
 
-/* 24 days: the upper limit of a TTL and of hold_for. */
+/* Milliseconds in 24 days, the upper limit of a TTL and of hold_for. */
 #define LE_MAX_DURATION_MS (24 * 24 * 60 * 60 * 1000)
 
 /*
@@ -22,7 +22,7 @@ extern void le_settings_define_everywhere(void);
 /* Called from _PG_init while shared_preload_libraries is loaded.  Defines all other settings. */
 extern void le_settings_define(void);
 
-/* values of lock_election.notify: the hints that are sent */
+/* Values of lock_election.notify: the hints that are sent. */
 typedef enum LeNotify
 {
 	LE_NOTIFY_NONE = 0,
@@ -31,7 +31,7 @@ typedef enum LeNotify
 	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
 } LeNotify;
 
-/* values of lock_election.min_durability: the lower limit of synchronous_commit */
+/* Values of lock_election.min_durability: the lower limit of synchronous_commit. */
 typedef enum LeMinDurability
 {
 	LE_DURABLE_OFF = 0,
@@ -63,8 +63,8 @@ extern int le_fence_timeout_ms;      /* 0 = no timeout */
 
 /*
  * Returns whether a reply to a session has to wait for a standby.  need_standby: the session's
- * synchronous_commit asks for it.  SyncRepRequested() would use the level of the calling process instead.  If
- * min_durability requires a standby, the session itself checks whether one is defined.
+ * synchronous_commit requires it.  SyncRepRequested() would use the setting of the calling process instead.
+ * If min_durability requires a standby, the session itself checks whether one is defined.
  */
 extern bool le_waits_for_standby(bool need_standby);
 

@@ -12,7 +12,7 @@
  *	mailbox		the session's area in shared memory: one for each database and proc
  *				number
  *
- * A slot is something else: room in a lock for one holder (core/objects.h).
+ * In contrast, a slot is room in a lock for one holder (core/objects.h).
  *
  * A request passes from a backend to the manager of its database, and its reply back, through the backend's
  * mailbox, without a lock:
@@ -22,13 +22,13 @@
  *		request's number.  A new session first waits until the mailbox of the previous session is cleared.
  *	2.	It rings (le_ring): it links the mailbox into its database's stack by compare-and-swap, unless the
  *		mailbox is already linked, and wakes up the manager, unless the manager was already woken up for this
- *		stack.  A release that no caller waits for rings softly (le_ring_softly): it wakes up the manager only
- *		if the manager would not check the stack by itself within LE_NAP (LeDatabase.asleep), or if there is a
- *		waiter in a queue.  Otherwise it sets LE_STACK_SILENT in the stack's head to record that the manager
- *		was not woken up, so that the next ring wakes it up.
- *	3.	The manager takes the whole stack with one exchange.  For each mailbox it first clears "linked", and
- *		then reads the mail and the request, in this order.  So it sees everything that was stored before a
- *		ring, either now or the next time, because a later ring links the mailbox again.
+ *		stack.  For a release that no caller waits for, it rings softly (le_ring_softly): it wakes up the
+ *		manager only if the manager would not check the stack by itself within LE_NAP (LeDatabase.asleep), or
+ *		if there is a waiter in a queue.  Otherwise it sets LE_STACK_SILENT in the stack's head to record that
+ *		the manager was not woken up, so that the next ring wakes it up.
+ *	3.	The manager takes the whole stack with one exchange.  For each mailbox it first clears "linked", then
+ *		reads the mail, then the request.  So it sees everything that was stored before a ring, either now or
+ *		the next time, because a later ring links the mailbox again.
  *	4.	The manager stores the reply, sets answered to the request's number, and wakes up the backend.  If the
  *		reply needs a flush of the WAL, the flusher wakes up the backend instead (shared/flush.h).  A request
  *		that has to wait gets its reply in a later batch; until then the mailbox contains the request's
@@ -49,8 +49,8 @@
  *		the batch fails.  Releases are cleared first, right after the commit, because they must not be applied
  *		twice.  The flag for the end of a fence is cleared when it is read, because another fence may end
  *		meanwhile, and is set again if the batch fails.
- *	4.	The backend posts no request while a rollback or awaited releases are unread (step 1 above).  So an
- *		undo of "all acquires from number N on" never applies to a later request.
+ *	4.	The backend posts no request while the manager has not read a rollback or awaited releases (step 1
+ *		above).  So an undo of "all acquires from number N on" never applies to a later request.
  *
  * How a process sleeps and is woken up is described in shared/sleep.h.
  */
@@ -65,7 +65,7 @@
 #include "core/command.h"
 #include "shared/database.h"
 
-/* bytes: room for the longest name, owner, value and acquirer, and the rest of a page item */
+/* bytes; must hold the longest name, owner, value and acquirer, and the fixed part of a page item */
 #define LE_PAYLOAD_SIZE 4880
 #define LE_MESSAGE_SIZE 256
 
@@ -76,7 +76,7 @@
 #define LE_PROC_BITS             20
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
-/* Each type uses its own members of LeMailbox, for the request and for the reply. */
+/* The type of a request; it determines which members of LeMailbox the request and its reply use. */
 typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1, /* one core command */
@@ -86,7 +86,7 @@ typedef enum LeRequestType
 	LE_REQUEST_SYNC         /* lease_sync(): a KEEP_ALIVE with a body, see shared/sync_format.h */
 } LeRequestType;
 
-/* The position of a request's text in the mailbox's payload. */
+/* Offset and length of one of a request's texts in the mailbox's payload. */
 typedef struct LeTextSpan
 {
 	uint16 at;
@@ -96,13 +96,13 @@ typedef struct LeTextSpan
 
 /*
  * The position at which a page of the live state begins.  It identifies the last item of the previous page
- * instead of counting items, because holders and waiters come and go between two pages, and each one that
- * remains must be listed exactly once.
+ * instead of counting items: holders and waiters may be added and removed between two pages, but each
+ * remaining item must be listed exactly once.
  */
 typedef struct LePageCursor
 {
 	int64 index; /* index of the lock or lease; -1: no more pages */
-	int64 last;  /* last item listed of that lock: a waiter's token, or (-1 - slot) of a holder; 0 = none */
+	int64 last;  /* last listed item of that lock: a waiter's token, or (-1 - slot) of a holder; 0 = none */
 	int64 token; /* token of that item */
 	uint32 position; /* position of that waiter in its queue; 0: the item is a holder */
 } LePageCursor;
@@ -133,8 +133,8 @@ typedef struct LeReleases
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* lock_election.durable_release */
-	bool async;  /* release_lock() has already returned, and COMMIT does not wait; false: COMMIT waits */
-	uint32 done; /* written by the manager: bytes of items that are applied and committed */
+	bool async;  /* true: release_lock() has returned, and COMMIT does not wait; false: COMMIT waits */
+	uint32 done; /* written by the manager: bytes of the items that are applied and committed */
 	uint64 lsn;  /* written by the manager: LSN of these items; 0: none of them has to be durable */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
@@ -153,20 +153,20 @@ typedef struct LeReleases
 /* the extension was dropped: the releases of the commit are discarded */
 #define LE_NOTE_GONE 0x04
 
-/* Special LSN value that stands for the LSN of the batch, which is in the reply. */
+/* Special LSN value: use the LSN of the batch, which is in the reply. */
 #define LE_LSN_OF_BATCH PG_UINT64_MAX
 
 /* The reply to lease_sync(), without the results of its items and the news. */
 typedef struct LeSyncTold
 {
 	int64 incarnation; /* incarnation of the manager */
-	uint64 seen;       /* number of the newest news in this reply and the earlier ones */
+	uint64 seen;       /* number of the newest news in this reply and all earlier ones */
 	uint64 begun;      /* number of the newest news when the listing of everything on the lease began */
 	bool from_start;   /* the news begins with a listing of everything on the lease */
 	bool more;         /* there is more news to fetch */
 	uint32 losses;     /* value of LE_EPOCH_LOSSES when the news was listed */
 	uint64 lease_lsn;  /* LSN of the lease's row, or LE_LSN_OF_BATCH */
-	bool applied;      /* false: the call was old, and none of its items was carried out */
+	bool applied;      /* false: a newer call came first, so no item was carried out */
 } LeSyncTold;
 
 typedef struct LeMailbox
@@ -176,11 +176,11 @@ typedef struct LeMailbox
 	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
-	pg_atomic_uint32 given_up;  /* number of the newest request whose caller gave up waiting for the reply */
+	pg_atomic_uint32 given_up;  /* number of the newest request whose caller has stopped waiting */
 	pg_atomic_uint32 open_xact; /* number of the open transaction, once it has acquired a lock; 0 = none */
-	pg_atomic_uint64 undo; /* mail: transaction << 32 | number of its first acquire to be undone; 0 = none */
-	pg_atomic_uint32 mail; /* LE_MAIL_* */
-	pg_atomic_uint32 releasing; /* 1: an asynchronous release is not posted yet */
+	pg_atomic_uint64 undo;      /* mail: transaction << 32 | number of its first acquire to undo; 0 = none */
+	pg_atomic_uint32 mail;      /* LE_MAIL_* */
+	pg_atomic_uint32 releasing; /* 1: the session may be about to mail an asynchronous release */
 	LeRequestType type;
 	union
 	{
@@ -197,18 +197,18 @@ typedef struct LeMailbox
 	LeTextSpan acquirer;  /* COMMAND: only for ACQUIRE */
 	uint32 body_at;       /* offset of the request's body in the payload, unless it is in a segment */
 	uint32 body_handle;   /* segment of the body, see shared/names.h; DSM_HANDLE_INVALID = none */
-	bool need_flush;      /* the session's le_needs_flush() */
+	bool need_flush;      /* the reply must wait for a flush of the WAL (le_needs_flush()) */
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* lock_election.durable_release */
 	uint32 sync_items;    /* SYNC: number of items */
 	LeTime posted_at;
 	pg_atomic_uint64 confirming_since; /* start of a wait for a standby, by le_clock(); 0 = none */
-	bool confirming_replay;            /* the standby must have replayed the commit, which may take long */
+	bool confirming_replay;            /* that wait lasts until the standby has replayed the commit */
 	LeReleases releases;               /* owned by the manager while LE_MAIL_RELEASED is set */
 
 	/* --- written by the process that links the mailbox --- */
 	pg_atomic_uint32 linked;
-	uint32 next; /* proc number + 1 */
+	uint32 next; /* next mailbox in the stack: proc number + 1; 0 = end */
 
 	/* --- written by the manager --- */
 	/*
@@ -217,7 +217,7 @@ typedef struct LeMailbox
 	 * it also clears flags in note.
 	 */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 deferred; /* number of the newest request that was deferred */
+	pg_atomic_uint32 deferred; /* number of the newest request that the manager deferred */
 	pg_atomic_uint32 note;     /* LE_NOTE_* */
 	pg_atomic_uint32 bound;    /* number of locks bound to this connection */
 	int64 revision;            /* revision of the waiting request; 0 = none */
@@ -229,11 +229,11 @@ typedef struct LeMailbox
 		TimestampTz leader_since; /* LEADER */
 		LeSyncTold sync;          /* SYNC */
 	};
-	LeTime reply_as_of; /* time from which the durations in the reply count, by le_clock() */
+	LeTime reply_as_of; /* start of the durations in the reply, by le_clock() */
 	int sqlstate;       /* 0 = no error; otherwise the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 answer_at;  /* offset and length in the payload of a page, news, */
-	uint32 answer_len; /* the leader's candidate, or the detail of a deadlock */
+	uint32 answer_at;  /* offset in the payload of a page, news, a leader's candidate or deadlock details */
+	uint32 answer_len; /* length of that data in bytes */
 
 	/* the texts of a request or, later, of its reply */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
@@ -248,8 +248,8 @@ typedef struct LeProcess
 	/* --- see shared/flush.h --- */
 	pg_atomic_uint32 present;      /* 1: the process can be named the flusher */
 	pg_atomic_uint32 flush_linked; /* 1: the process is in the stack of waiting processes */
-	uint32 flush_next;             /* proc number + 1 */
-	uint32 flush_round;            /* number of the last flush that served it */
+	uint32 flush_next;             /* next process in that stack: proc number + 1; 0 = end */
+	uint32 flush_round;            /* number of the last flush that served this process */
 	uint64 flush_lsn;              /* LSN up to which it needs the WAL flushed */
 } LeProcess;
 
@@ -266,8 +266,8 @@ typedef struct LeFlush
 	pg_atomic_uint32 delaying;   /* proc number + 1 of a flusher that delays its flush; 0 = none */
 	pg_atomic_uint32 took_us;    /* smoothed duration of a flush, in microseconds */
 	pg_atomic_uint32 last_group; /* number of sessions that the last flush served */
-	pg_atomic_uint32 expected;   /* number of sessions in either of the last two groups, expected again */
-	pg_atomic_uint32 undelayed;  /* number of coming flushes that are not delayed */
+	pg_atomic_uint32 expected;   /* number of sessions expected next: those of the last two groups */
+	pg_atomic_uint32 undelayed;  /* number of flushes, from the next one on, that are not delayed */
 	pg_atomic_uint32 backoff;    /* value to which undelayed was last set */
 	pg_atomic_uint64 ended_at;   /* end of the last flush, by le_clock() */
 } LeFlush;
@@ -279,7 +279,7 @@ typedef struct LeShared
 	uint8 channel_key[32];        /* random; the channels of leases are derived from it */
 	TimestampTz checkpoint_at;    /* last checkpoint before boot; on a standby by its primary's clock */
 	pg_atomic_uint64 incarnation; /* highest incarnation of any database so far */
-	pg_atomic_uint32 many_fences; /* fences of transactions that hold many; see backend/session_fence.c */
+	pg_atomic_uint32 many_fences; /* fences of transactions with many fences (backend/session_fence.c) */
 	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* protected by lock; 0 = none */
@@ -308,8 +308,8 @@ le_mailbox_proc(const LeMailbox *box)
 extern LeTime le_clock(void);
 
 /*
- * Returns the time of day that corresponds to a time of le_clock().  For the manager.  The same argument
- * gives the same result, unless the system clock was set in between.
+ * Returns the time of day that corresponds to a time of le_clock().  Used only by the manager.  The same
+ * argument gives the same result, unless the system clock was set in between.
  */
 extern TimestampTz le_wall(LeTime now);
 
@@ -319,19 +319,19 @@ le_mailbox_text(const LeMailbox *box, LeTextSpan span)
 	return (LeText){span.given ? box->payload + span.at : NULL, span.len};
 }
 
-/* Step 2 above.  Must not fail, because it also sends mail. */
+/*
+ * Step 2 above: links the mailbox, and wakes up the manager if necessary.  Must not fail, because mail must
+ * always be sent.
+ */
 extern void le_ring(LeMailbox *box);
 
-/*
- * Within this time after a batch the manager checks the stack once more by itself; after that it must be
- * woken up.
- */
+/* Time after a batch within which the manager checks the stack again by itself; later it must be woken up. */
 #define LE_NAP (5 * LE_MS)
 
 /*
  * Rings for a release that no caller waits for.  Does not wake up a manager that will check the stack by
- * itself within LE_NAP, unless there is a waiter in a queue, which may be waiting for this release.  The next
- * le_ring() wakes up the manager for both.  Must not fail.
+ * itself within LE_NAP, unless there are waiters, which may be waiting for this release.  The next le_ring()
+ * wakes up the manager for both.  Must not fail.
  */
 extern void le_ring_softly(LeMailbox *box);
 
@@ -341,9 +341,7 @@ extern void le_ring_softly(LeMailbox *box);
  */
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
 
-/*
- * Clears the mailbox of an ended session for the next session.  Called when nothing in it is needed any more.
- */
+/* Clears the mailbox of an ended session for the next session, when its contents are no longer needed. */
 extern void le_mailbox_clear(LeMailbox *box);
 
 /* Initializes the mailboxes of a database entry when it is used for the first time. */

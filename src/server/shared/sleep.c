@@ -73,7 +73,7 @@ futex(pg_atomic_uint32 *word, int op, uint32 value, const struct timespec *timeo
 	(void) syscall(SYS_futex, &word->value, op, value, timeout, NULL, 0);
 }
 
-/* Step 3 of shared/sleep.h: sleeps on the bell, unless it has rung. */
+/* Step 3 of shared/sleep.h: sleeps on the bell, unless the bell has rung or the latch is set. */
 static void
 doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 {
@@ -96,7 +96,7 @@ end_doze(pg_atomic_uint32 *bell)
 	futex(bell, FUTEX_WAKE, 1, NULL);
 }
 #else
-/* Without futexes there are no dozes. */
+/* On systems without futexes, a process sleeps only on its latch. */
 static void
 doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 {

@@ -41,12 +41,15 @@ extern void le_bell_init(pg_atomic_uint32 *bell);
 extern void le_wake(int proc);
 extern void le_wake_launcher(void);
 
-/* Step 1.  Must be called before the process checks the condition that it waits for. */
+/*
+ * Step 1: resets the latch and the bell.  Must be called before the process checks the condition that it
+ * waits for.
+ */
 extern void le_sleep_reset(void);
 
 /*
- * Steps 3 and 4.  Returns when the time has elapsed, or earlier for any reason or none.  Exits if the
- * postmaster has died.
+ * Steps 3 and 4: sleeps.  Returns when the time has elapsed or the process was woken up, but possibly also
+ * earlier without a reason.  Exits if the postmaster has died.
  */
 extern void le_sleep(LeTime at_most_us);
 
@@ -63,7 +66,10 @@ typedef enum LeWaitEvent
 	LE_WAIT_EVENTS
 } LeWaitEvent;
 
-/* Called before the first wait of a process.  le_sleep() will report this event. */
+/*
+ * Registers the wait events, and selects the one that le_sleep() reports.  Called before the first wait of a
+ * process.
+ */
 extern void le_wait_events_init(LeWaitEvent sleep);
 extern uint32 le_wait_event(LeWaitEvent event);
 

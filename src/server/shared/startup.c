@@ -19,10 +19,10 @@
 #include "shared/startup.h"
 
 /*
- * Rows contain the number of the session that wrote them last, which may be from before a restart of the
- * server.  So generations are counted from the start time of the server, in units of this many microseconds.
- * Because a proc number gets fewer than one session per unit, no session gets the number of a session from
- * before the restart.
+ * Unit of the first generation, in microseconds.  Rows contain the number of the session that wrote them
+ * last, possibly before a restart of the server.  So that no new session has such a number, the first
+ * generation is the server's start time divided by this unit, and a proc number has less than one new session
+ * per unit.
  */
 #define GENERATION_TIME 1024
 
@@ -80,7 +80,7 @@ last_checkpoint(void)
 	return at;
 }
 
-/* Attaches to the shared memory of the library.  The postmaster creates it. */
+/* Attaches to the shared memory of the library.  In the postmaster, also creates and initializes it. */
 static void
 shmem_startup(void)
 {

@@ -25,7 +25,7 @@
 /* The action that an item requests. */
 typedef enum LeSyncAction
 {
-	LE_SYNC_RELEASE, /* releases a lock, or a place in its queue; has hold_for */
+	LE_SYNC_RELEASE, /* releases a lock, or a place in its queue; may have hold_for */
 	LE_SYNC_RESIGN,  /* resigns from an election */
 	LE_SYNC_TRY_LOCK,
 	LE_SYNC_TRY_SHARED,
@@ -62,7 +62,7 @@ le_sync_elects(LeSyncAction action)
 
 typedef struct LeSyncHead
 {
-	int64 call; /* number of this call; a call with a number that is not above all earlier ones is old */
+	int64 call;        /* number of this call; the call is old unless its number is above all earlier ones */
 	int64 incarnation; /* incarnation of the manager whose news the caller has seen; 0 = none */
 	uint64 seen;       /* number of the newest news that the caller has seen */
 	uint64 begun;      /* LeSyncTold.begun of the previous page; 0 = this is the first page */
@@ -99,7 +99,7 @@ typedef struct LeNewsItem
 	uint8 owner_len;
 	uint8 kind;
 	uint8 ending; /* LeEnd: how it was lost or will be lost; LE_END_NONE = not lost */
-	bool granted; /* the item is a holder; if "ending" is set as well, an evicted one */
+	bool granted; /* true: the item is a holder, which was evicted if "ending" is set; false: a place */
 	bool has_owner;
 } LeNewsItem;
 

@@ -7,7 +7,7 @@
 
 #include "core/command.h"
 
-/* Return the user's word for a kind, and for its token: a lock has a token, an election a term. */
+/* Return the user's words for a kind ("lock", "election") and for its token ("token", "term"). */
 extern const char *le_kind_word(LeKind kind);
 extern const char *le_token_word(LeKind kind);
 

@@ -14,7 +14,7 @@
  */
 extern void le_worker_init(BackgroundWorker *worker, const char *role, const char *main);
 
-/* Adds the name of this worker and its database to the context of all its messages. */
+/* Adds the name of this worker to the context of all messages that it logs. */
 extern void le_worker_name_context(void);
 
 /* A setting whose value in a worker must not depend on ALTER DATABASE or ALTER ROLE. */
@@ -24,7 +24,7 @@ typedef struct LeSetting
 	const char *value;
 } LeSetting;
 
-/* Applies the settings with the highest priority, for the lifetime of the worker. */
+/* Sets the settings with the highest priority, for the lifetime of the worker. */
 extern void le_worker_pin(const LeSetting *settings, int n);
 
 #endif /* LE_WORKER_H */
