@@ -11,8 +11,8 @@
 #include "core/command.h"
 
 /*
- * A row that a function returns.  It starts empty ({0}), and columns are added in the order in which SQL
- * declares them.  If newer SQL declares more columns, those are NULL.
+ * A row that a function returns.  It is initialized with {0}, and its columns are added in the order in which
+ * SQL declares them.  If newer SQL declares more columns, they are NULL.
  */
 #define LE_TUPLE_COLUMNS 32
 
@@ -42,13 +42,13 @@ extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 extern void le_notice_shared_owner(const LeCommand *cmd);
 
 /*
- * Returns the detail of an error LE001: how cmd's token ended, and who holds the lock now, unless the caller
- * may not see that.  Asks the manager and catches errors, so it must not be called within ereport().
+ * Returns the detail of an error LE001: how cmd's token ended and, if the caller may see it, who holds the
+ * lock now.  Sends a request and catches errors, so it must not be called within ereport().
  */
 extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
-/* Raises LE001 for a token that neither holds nor waits, or that was evicted. */
+/* Raises LE001 for a token that is neither held nor queued, or that was evicted. */
 extern void le_raise_lost_token(const LeCommand *cmd, const LeReply *reply);
-/* Returns the detail of LE001 for a wait that ended before it had a token. */
+/* Returns the detail of LE001 for a wait that ended before its caller got a token. */
 extern const char *le_lost_wait_detail(const LeReply *reply);
 /* Returns the detail of LE001 for a named lease, or NULL if nothing is known about it. */
 extern char *le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply);
@@ -63,15 +63,15 @@ extern bool le_may_see_details(Oid role);
 extern void le_raise_other_lease(int64 lease);
 
 /*
- * Calls le_wait_durable() for a holder that is fenced or has already ended, so that it cannot expire during
- * the wait.
+ * Calls le_wait_durable() without a deadline, because the holder is fenced or has already ended, and so
+ * cannot expire during the wait.
  */
 extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
 
-/* Returns whether this release may take effect at once, because nothing in the transaction can follow it. */
+/* Returns whether this release may take effect at once, because it is the last action of its transaction. */
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 
-/* The kinds of acquire, with the order of their arguments.  Functions with six arguments have "wait". */
+/* The kinds of acquires, with the order of arguments.  Only functions with six arguments have "wait". */
 typedef enum LeAsk
 {
 	LE_ASK_LOCK,   /* name, ttl, [wait,] mode, owner, lease */
@@ -88,11 +88,11 @@ extern void le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd);
 
 /*
  * Sends an ACQUIRE or AWAIT and waits for the grant, without this statement's snapshot if possible.  Returns
- * whether the snapshot was given up.  The grant, or the place, is durable.  Raises errors.
+ * whether the snapshot was given up.  On return, the grant or place is durable.
  */
 extern bool le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply);
 
-/* Complete SQL functions that acquire a lock, or enter its queue, and return the result. */
+/* Implement the SQL functions that acquire locks, and those that enter queues. */
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeAsk ask);
 extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 
@@ -100,8 +100,8 @@ extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 extern Datum le_await(FunctionCallInfo fcinfo, LeAsk ask);
 
 /*
- * Functions that locks and elections have in common.  They read their own arguments, which begin with name
- * and token, or election and term.  Only le_release() gets the arguments in cmd.
+ * Implement the SQL functions that locks and elections have in common.  Each reads the arguments of its SQL
+ * function, which begin with name and token, or election and term.  Only le_release() gets them in cmd.
  */
 extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
@@ -111,8 +111,8 @@ extern Datum le_evict(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 
 /*
- * Issues a warning after a grant if the transaction continues to read with an older snapshot.  Must not be
- * called after a wait that gave up its snapshot.
+ * Issues a warning after a grant if the transaction continues to read with a snapshot that is older than the
+ * grant.  Must not be called if the wait gave up its snapshot.
  */
 extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 

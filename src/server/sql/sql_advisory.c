@@ -31,7 +31,8 @@ LE_FUNCTION(le_advisory_release);
 #define ADVISORY_SPACE 0x4C45 /* 19525, "LE" */
 
 /*
- * Returns the lock of a name.  Its key is hashtextextended(name COLLATE "C", 0), so that SQL can compute it.
+ * Returns the tag of the lock with this name.  Its key is hashtextextended(name COLLATE "C", 0), so that SQL
+ * can compute it.
  */
 static LOCKTAG
 advisory_tag(LeText name)
@@ -65,19 +66,19 @@ wait_timeout_ms(LeTime wait_us)
 }
 
 /*
- * Waits in PostgreSQL's queue for at most timeout_ms; 0 = no limit.  PostgreSQL's deadlock detector applies,
- * and everything else that ends such a wait.  The caller must not hold this lock in this mode yet, because
- * then it would not have to wait.  Returns whether the lock is held.
+ * Waits in PostgreSQL's queue for at most timeout_ms; 0 = no limit.  The deadlock detector, timeouts and
+ * cancels end the wait as usual.  The caller must not hold this lock in this mode yet.  Returns whether the
+ * lock is held.
  *
- * The wait is limited by setting LockTimeout, the variable of the setting, which only the sleep reads.  The
- * error is caught without a subtransaction, because only the lock manager's wait can be incomplete, and
- * LockErrorCleanup() cleans that up.
+ * To limit the wait, this function changes LockTimeout, the variable of the setting lock_timeout, which only
+ * the sleep reads.  It catches the error without a subtransaction, because only the lock manager's wait can
+ * be incomplete, and LockErrorCleanup() ends that.
  *
  * A timeout or a cancel may arrive at the same moment as the grant.  Then the interrupt may still be pending
- * when LockAcquire() returns, and would interrupt whatever the caller does next.  Or an error may be raised
- * although the lock is held, and then a session-level lock would never be released.  So interrupts are
- * handled here, and the result depends on whether the lock is held: after a timeout the grant is kept, after
- * any other error it is released.
+ * when LockAcquire() returns, and would interrupt the next action of the caller.  Or an error is raised
+ * although the lock is held, and a session-level lock would never be released.  So interrupts are handled
+ * here, and the result depends on whether the lock is held: after a timeout, a held lock is kept; after any
+ * other error, it is released.
  */
 static bool
 wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)

@@ -144,14 +144,14 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	le_check_duplicates(names, n);
 
-	/* 3. write them to the command */
+	/* 3. store them in the command */
 	cmd->names = names;
 	cmd->nnames = (uint32) n;
 	if (n > 0)
 		cmd->name = names[0];
 }
 
-/* A token that never holds anything. 0 would mean the connection's own holder. */
+/* A token that matches no holder.  (0 would select the holder of this connection.) */
 #define NO_TOKEN INT64CONST(-1)
 
 static int64

@@ -16,13 +16,13 @@
 #define ERRCODE_LE_LOST MAKE_SQLSTATE('L', 'E', '0', '0', '1')
 
 /*
- * Read an argument.  Each of these functions raises 22023 with the argument's name, its value and the allowed
- * range.  "number" is the index of the argument.
+ * Read an argument.  Each of these functions raises 22023, with the argument's name and the allowed range, if
+ * the value is invalid.  "number" is the index of the argument.
  */
 extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
 /* Returns the elements of an array of texts.  A NULL element becomes a text without data. */
 extern LeText *le_array_texts(ArrayType *array, int *n);
-/* Checks a text that is not an argument by itself.  data is NULL if the text is null. */
+/* Checks a text that is only a part of an argument, and returns it.  A null text has data NULL. */
 extern LeText le_check_text(LeText value, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
@@ -40,12 +40,12 @@ extern bool le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *arg
 /* Reads the first argument, the name of a lock or election. */
 extern LeText le_arg_name(FunctionCallInfo fcinfo, LeKind kind);
 
-/* Reads the first argument, the names of several locks.  There may be none if the command has "each". */
+/* Reads the first argument, the names of several locks.  The array may be empty if the command has "each". */
 extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /*
  * Reads the tokens of n names from an array of n elements.  NULL, and numbers that cannot be tokens, become
- * -1, which never holds anything.
+ * -1, which matches no holder.
  */
 extern int64 *le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n);
 

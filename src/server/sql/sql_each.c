@@ -1,7 +1,8 @@
 /*
  * sql/sql_each.c
- *		SQL functions that handle many locks in one request, each independently of the others.  They return a
- *		row for each name, in the order of the names, or whether all locks were released.
+ *		SQL functions that acquire, enqueue or release many locks in one request, each independently of the
+ *		others.  They return a row for each name, in the order of the names, or whether all locks were
+ *		released.
  */
 #include "postgres.h"
 
@@ -28,9 +29,10 @@ LE_FUNCTION(le_release_locks);
 /* --- acquire --- */
 
 /*
- * Returns, for each name, the token of this connection's hold that this transaction is going to release, or
- * 0: the acquire then adds a hold to it, as in le_acquire().  Returns NULL if there are no such holds, or if
- * the request is for a lease.  If there is a named owner, the manager ignores these tokens.
+ * Returns, for each name, the token of this connection's holder that has a pending release in this
+ * transaction, or 0 if there is none.  The acquire then adds a hold to that token, as in le_acquire().
+ * Returns NULL if there are no such holders, or if the request is for a lease.  If there is a named owner,
+ * the manager ignores these tokens.
  */
 static const int64 *
 pending_of_each(const LeCommand *cmd)
@@ -86,12 +88,12 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 
-	/* 2. do what the functions for a single lock do after a grant */
+	/* 2. issue notices and warnings, and cancel pending releases, as after a grant of a single lock */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		LeEachAnswer *answer = &answers[i];
 
-		/* an acquire on a lease adds no hold, so withdraw pending releases */
+		/* an acquire on a lease adds no hold, so a pending release would end it: cancel the release */
 		if (cmd->lease != 0 && (answer->status == LE_OK || answer->status == LE_QUEUED))
 			le_pending_cancel(answer->token, cmd->names[i]);
 		if (answer->status != LE_OK)
@@ -160,8 +162,8 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 
 /*
  * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock.  Takes the fences before
- * the second check: from then on the locks cannot be taken away before the transaction ends.  The results are
- * those of the second check, except that locks without a hold to release get LE_NOT_HELD.
+ * the second check, because a fenced lock keeps its slot until the transaction ends.  The results are those
+ * of the second check, except that locks without a hold to release get LE_NOT_HELD.
  */
 static void
 release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
@@ -204,7 +206,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	}
 }
 
-/* Releases each name of a command, at once or at the commit.  The caller has already read the arguments. */
+/* Releases each name of a command, at once or at the commit.  The caller has read the arguments. */
 static LeEachAnswer *
 release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {

@@ -1,7 +1,7 @@
 /*
  * sql/sql_election.c
  *		SQL functions for leader election.  Elections are locks with a separate namespace.  The holder is the
- *		leader, which has a text that can change.
+ *		leader; its value, the candidate text, can be changed.
  */
 #include "postgres.h"
 
@@ -83,9 +83,9 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 }
 
 /*
- * Adds the row of the leader, if there is one.  A leader or the end of a term is shown only when it is as
- * durable as the caller's synchronous_commit asks for, so that an observer that has seen a leader does not
- * see an earlier one after a crash.
+ * Adds the row of the leader, if there is one.  Waits until the leader, or the end of the last term, is as
+ * durable as the caller's synchronous_commit requires, so that an observer that has seen a leader does not
+ * see an earlier leader after a crash.
  */
 static void
 put_live_leader(ReturnSetInfo *rsinfo, LeText election)
@@ -106,7 +106,7 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
 		leader.candidate.len = live.candidate.len;
 		leader.elected_at = live.since;
-	} while (!le_durable_in_time(&reply)); /* if the term ended meanwhile, get the new leader */
+	} while (!le_durable_in_time(&reply)); /* if the term ended meanwhile, read the new leader */
 	leader.term = reply.token;
 	leader.valid_for_us = le_valid_for(&reply);
 	leader.expires_at =

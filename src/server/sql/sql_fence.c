@@ -22,8 +22,8 @@ LE_FUNCTION(le_fence_guard);
 /* --- fences --- */
 
 /*
- * Checks that the token holds the lock and the caller may fence it.  Otherwise raises an error that says how
- * the token ended.
+ * Checks that the token holds the lock, and that the caller may fence it.  Otherwise raises an error, whose
+ * detail says how the token ended.
  */
 static void
 check_holder(LeCommand *cmd, LeReply *reply)
@@ -55,7 +55,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 						  errmsg("the fence ends with this statement, which is not in a transaction block"),
 						  errhint("Fence and write in one transaction block.")));
 
-	/* the TTL may have expired since the fence was taken; that does not affect this transaction's fence */
+	/* return if this transaction has already fenced it, even if the TTL has expired since then */
 	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
 		PG_RETURN_VOID();
 

@@ -3,8 +3,8 @@
  *		Reports the state of lock_election on this server and in this database.
  *
  * Load balancers, probes and monitors call health() all the time, and must get a result even if nothing else
- * works.  So it asks no other process and takes no lock in shared memory.  It only reads the data that others
- * write there, which may be slightly out of date.
+ * works.  So it sends no requests to other processes, and takes no lock in shared memory.  It only reads the
+ * data that other processes write there, which may be slightly out of date.
  */
 #include "postgres.h"
 
@@ -28,10 +28,10 @@
 
 LE_FUNCTION(le_health);
 
-/* A manager or standby that keeps a session waiting for this long is reported as a problem. */
+/* Microseconds; a manager or standby that keeps a session waiting for this long is reported as a problem. */
 #define TOO_LONG (2 * LE_SECOND)
 
-/* An outage is reported until this long after the last failed batch, because some writes may still fail. */
+/* Microseconds; time after the last failed batch in which the outage is still reported. */
 #define OUTAGE_HOLD (10 * LE_SECOND)
 
 typedef struct Health
@@ -42,11 +42,11 @@ typedef struct Health
 	bool standby_defined;
 	bool standby_confirms;
 	LeTime untaken_us;      /* age of the oldest request that the manager has not taken, in microseconds */
-	LeTime request_wait_us; /* the same, but only for requests whose callers are still waiting */
+	LeTime request_wait_us; /* same as untaken_us, but only for requests whose callers are still waiting */
 	LeTime standby_wait_us; /* longest current wait for a standby */
 	int64 incarnation;      /* 0 = unknown */
 
-	/* an outage, during which nothing can be written */
+	/* an outage, during which the manager cannot write */
 	TimestampTz outage_since; /* 0 = no outage */
 	uint32 outage_sqlstate;
 	uint32 outage_pid; /* process that has locked the tables; 0 = unknown */
@@ -94,8 +94,9 @@ look_at_request(LeMailbox *box, LeTime now, Health *health)
 }
 
 /*
- * Returns whether a wait for a standby counts.  A wait for replay counts only for callers that would wait for
- * replay, too, because the standby's readers can delay replay for any length of time.
+ * Returns whether a wait for a standby is included in the report.  A wait for replay is included only if
+ * commits of the caller would wait for replay, too, because queries on the standby can delay replay
+ * indefinitely.
  */
 static bool
 counts(bool for_replay)
@@ -103,7 +104,7 @@ counts(bool for_replay)
 	return !for_replay || synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
 }
 
-/* Returns how long this session has been waiting for a standby. */
+/* Returns how long this session has been waiting for a standby; 0 = it is not waiting. */
 static LeTime
 standby_wait(LeMailbox *box, LeTime now)
 {
@@ -113,7 +114,7 @@ standby_wait(LeMailbox *box, LeTime now)
 	return since != 0 && counts(*(volatile bool *) &box->confirming_replay) ? now - since : 0;
 }
 
-/* Returns how long a commit has been unconfirmed, if a session gave up waiting for its confirmation. */
+/* Returns how long a commit has been unconfirmed after its session stopped waiting; 0 = there is none. */
 static LeTime
 given_up_wait(LeDatabase *db, LeTime now)
 {
@@ -170,7 +171,7 @@ look(Health *health)
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
 
-		/* if no standby is defined any more, no standby needs to confirm it */
+		/* while no standby is defined, commits need no confirmation */
 		if (health->standby_defined)
 			health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
 		look_at_outage(db, now, health);
@@ -210,7 +211,7 @@ outage_problem(const Health *health)
 	}
 }
 
-/* Returns the first reason, as far as visible, why a client cannot get a lock here, or NULL. */
+/* Returns the first known reason why a client cannot get a lock on this server, or NULL. */
 static const char *
 problem(const Health *health)
 {

@@ -31,7 +31,7 @@ le_observe_election(PG_FUNCTION_ARGS)
 	char channel[LE_CHANNEL_SIZE];
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* raises the error that says why */
+		le_check_can_attach(); /* this call raises the error */
 	le_channel_name(LE_KIND_ELECTION, le_arg_name(fcinfo, LE_KIND_ELECTION), channel);
 	PG_RETURN_TEXT_P(cstring_to_text(channel));
 }

@@ -78,8 +78,8 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 	LeCommand cmd = lease_command(fcinfo, type);
 
 	/*
-	 * A lease with thousands of locks ends in steps, and continues to do so even without this call; wait for
-	 * the last step.
+	 * A lease with thousands of locks ends in several steps, even if this call is cancelled.  Wait for the
+	 * last step.
 	 */
 	do
 	{
@@ -130,7 +130,7 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 
 /*
  * Adds a row of lease_holds(): kind, name, token, granted, queue_position, channel, owner.  Skips a token
- * that no session can use.
+ * that sessions cannot use now.
  */
 static void
 put_hold(void *arg, const LePageItem *item)
@@ -154,8 +154,8 @@ put_hold(void *arg, const LePageItem *item)
 }
 
 /*
- * lease_holds(lease): the lease still exists when the last page is read.  Waits for the durability of each
- * page, because each page depends on different rows.
+ * lease_holds(lease): reads the holds page by page.  The lease still exists when the last page is read.
+ * Waits for the durability of each page, because each page depends on different rows.
  */
 Datum
 le_lease_holds(PG_FUNCTION_ARGS)
@@ -202,7 +202,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 	cmd.permits = le_arg_permits(fcinfo, 1);
 	do
 	{
-		/* 1. check the rights: once, and again if another role has acquired the name meanwhile */
+		/* 1. check the rights, and check them again if another role has acquired the name meanwhile */
 		if (look && !le_may_manage(&cmd))
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -229,7 +229,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 			before = reply.permits;
 		le_wait_durable(&reply, "permits", cmd.name);
 
-		/* 3. continue with the next step, if there are very many holders */
+		/* 3. if there are very many holders, continue with the next step */
 		cmd.from = reply.next;
 	} while (look || cmd.from != 0);
 	PG_RETURN_INT32(before);

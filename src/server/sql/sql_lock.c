@@ -52,9 +52,7 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 	le_raise_lost_token(cmd, reply);
 }
 
-/*
- * Raises LE001, because the lease does not exist.  detail: how the lease ended, or NULL if that is unknown.
- */
+/* Raises LE001, because the lease does not exist.  detail: says how the lease ended; NULL = unknown. */
 static void
 raise_no_lease(int64 lease, const char *detail)
 {
@@ -70,7 +68,7 @@ le_raise_other_lease(int64 lease)
 					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
 }
 
-/* Raises 42501, because the caller does not have the role that acquired. */
+/* Raises 42501, because the caller does not have the role that acquired the lock. */
 static void
 raise_other_role(const LeCommand *cmd)
 {
@@ -102,7 +100,7 @@ note_pid(void *arg, const LePageItem *item)
 	sought->pid = acquirer.pid;
 }
 
-/* Raises 55000, because a holder has no deadline, so it cannot be evicted.  No holder was evicted. */
+/* Raises 55000, because a holder has no deadline and so cannot be evicted.  No holder was evicted. */
 static void
 raise_bound(const LeCommand *cmd, const LeReply *reply)
 {
@@ -120,8 +118,8 @@ raise_bound(const LeCommand *cmd, const LeReply *reply)
 }
 
 /*
- * Raises 22023, because a name is used in two ways at the same time.  There is one case for each status of
- * the core.
+ * Raises 22023, because the request does not fit the current use of the name.  There is one case for each
+ * such status of the core.
  */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
@@ -183,7 +181,7 @@ raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, in
 					errhint("See lock_election.%s (%d).", setting, value)));
 }
 
-/* Raises 53400.  There is one case for each limit. */
+/* Raises 53400, because a limit is reached.  There is one case for each limit. */
 static void
 raise_limit(const LeCommand *cmd, const LeReply *reply)
 {
@@ -235,7 +233,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
 	switch (reply->status)
 	{
-		/* results for the caller */
+		/* normal results, which the caller handles */
 		case LE_OK:
 		case LE_NOT_GRANTED:
 		case LE_NOT_HELD:
@@ -284,10 +282,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 void
 le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
-	/*
-	 * A statement may acquire many locks, but warns only once.  A lock that was already held is not granted
-	 * now.
-	 */
+	/* A statement may acquire many locks, but warns only once.  A re-entry is no new grant. */
 	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
 		return;
 	le_statement_warned = true;
@@ -302,8 +297,8 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 }
 
 /*
- * An owner is an identity: if two callers use the same owner, both hold a lock that each believes it holds
- * alone.
+ * Issues a notice, because two callers with the same owner share a hold, although each believes that it holds
+ * the lock alone.
  */
 void
 le_notice_shared_owner(const LeCommand *cmd)
@@ -324,7 +319,7 @@ lease_arg(FunctionCallInfo fcinfo, int number)
 	if (PG_ARGISNULL(number))
 		return 0;
 
-	/* 0 would mean no lease */
+	/* reject 0 as well, because in a command 0 means no lease */
 	if (PG_GETARG_INT64(number) <= 0)
 		raise_no_lease(PG_GETARG_INT64(number), NULL);
 	return PG_GETARG_INT64(number);
@@ -411,11 +406,11 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	if (reply.shared_owner)
 		le_notice_shared_owner(&cmd);
 
-	/* 3. on a lease or in an election, acquiring again adds no hold: a pending release would end it */
+	/* 3. on a lease or in an election, a repeated acquire adds no hold: cancel releases that would end it */
 	if (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION)
 		le_pending_cancel_all(&cmd, reply.token);
 
-	/* 4. warn, and remember the grant for an asynchronous release */
+	/* 4. warn about an old snapshot, and record the grant for an asynchronous release */
 	if (!gave_up)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
 	le_granted_note(&cmd, &reply);
@@ -442,8 +437,8 @@ le_renew(FunctionCallInfo fcinfo, LeKind kind)
 /* --- release --- */
 
 /*
- * A release may take effect at once if nothing in this transaction can follow it, and nothing in the
- * transaction needs the lock's protection until the commit.
+ * A release may take effect at once if it is the last action of its transaction, and the transaction has
+ * written nothing that the lock must protect until the commit.
  */
 bool
 le_release_is_final(FunctionCallInfo fcinfo)
@@ -459,8 +454,8 @@ le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply)
 }
 
 /*
- * Returns the token of a holder or a queue place that has a hold without a pending release.  If the command
- * has no token, this is the newest such holder of this connection.  Returns 0 if there is none.
+ * Returns the token of a holder or queue place that has a hold without a pending release, or 0 if there is
+ * none.  If the command has no token, searches for the newest such holder of this connection.
  */
 static int64
 find_to_release(LeCommand *cmd)
@@ -483,8 +478,8 @@ find_to_release(LeCommand *cmd)
 }
 
 /*
- * Releases at the commit.  Takes the fence before the second check: from then on the lock cannot be taken
- * away before the transaction ends.
+ * Releases at the commit.  Takes the fence before the second check, because a fenced lock keeps its slot
+ * until the transaction ends.
  */
 static bool
 release_at_commit(LeCommand *cmd)
@@ -503,7 +498,7 @@ release_at_commit(LeCommand *cmd)
 		return false;
 	le_wait_durable_fenced(cmd, &reply);
 
-	/* release all current holds; a hold that is acquired later remains */
+	/* release all current holds, but not holds that are acquired later */
 	if (cmd->all_holds)
 		holds = Max(1, (int64) reply.holds - le_pending_count(cmd->token, cmd->name));
 	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
@@ -535,8 +530,9 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 /*
  * release_lock(name) releases the lock of this connection.
  *
- * release_lock(name, token, hold_for, all_holds) releases nothing if the token is NULL.  A caller whose try
- * failed may pass the NULL that it got, which must not release a lock of another user of a pooled connection.
+ * release_lock(name, token, hold_for, all_holds) releases nothing if the token is NULL.  A caller whose
+ * try_acquire_lock() returned NULL may pass it; that must not release the lock of another user of a pooled
+ * connection.
  */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
@@ -571,20 +567,20 @@ le_held(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
-#define MAX_FENCED 16 /* maximum number of holders that notices name */
+#define MAX_FENCED 16 /* maximum number of holders that the notices mention */
 
 typedef struct Holders
 {
-	bool denied;  /* the caller lacks the right for some of the holders' roles */
-	bool managed; /* the caller has the right for some of the holders' roles */
+	bool denied;  /* the caller may not act on some of the holders' roles */
+	bool managed; /* the caller may act on some of the holders' roles */
 	List *roles;  /* roles of the holders, without duplicates */
 	int ntokens;
 	int64 tokens[MAX_FENCED];
 } Holders;
 
 /*
- * Collects the role of a holder and, if the caller may end the holder, its token.  For le_force(), le_evict()
- * and le_may_manage().
+ * Collects the role of a holder and, if the caller may end the holder, its token.  Used by le_force(),
+ * le_evict() and le_may_manage().
  */
 static void
 collect_holder(void *arg, const LePageItem *item)
@@ -601,8 +597,8 @@ collect_holder(void *arg, const LePageItem *item)
 }
 
 /*
- * Writes the caller's rights on the holders of a name to the command: sets any_role for members of
- * pg_signal_backend, otherwise lists those of the holders' roles for which the caller has the right.
+ * Writes the caller's rights on the holders of a name to the command.  For members of pg_signal_backend, sets
+ * any_role; otherwise lists the caller's role and those of the holders' roles of which it is a member.
  */
 static void
 collect_rights(LeCommand *cmd, Holders *holders)
@@ -644,8 +640,8 @@ le_may_manage(LeCommand *cmd)
 }
 
 /*
- * Ends or evicts everything that cmd names, in steps if there are thousands of holders.  Returns how many it
- * has ended or evicted.  Sets *reopened if a closed name was opened.
+ * Ends or evicts all objects that cmd selects, in steps if there are thousands of holders.  Returns the
+ * number of ended or evicted objects.  Sets *reopened if a closed name was opened.
  */
 static int64
 end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
@@ -667,7 +663,7 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 	return ended;
 }
 
-/* Ends the holders of one name that cmd may end, and returns their number.  *reopened: as in end_all(). */
+/* Ends the holders of a name that the caller may end.  Returns their number.  *reopened: as in end_all(). */
 static int64
 force(LeCommand *cmd, bool *reopened)
 {
@@ -691,7 +687,7 @@ force(LeCommand *cmd, bool *reopened)
 	return ended;
 }
 
-/* Reports the transactions that fence a holder and so delay its end, and how they can be ended. */
+/* Reports the transactions whose fences delay the end of a holder, and how to end them. */
 static void
 report_fenced(const LeCommand *cmd, const Holders *holders)
 {
@@ -717,9 +713,9 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	bool reopened = false;
 
 	/*
-	 * Use a single command for all holders, so that the next holder is not ended, even if its role held the
-	 * lock before.  The command includes the caller's role even if that holds nothing, because it may have
-	 * closed the name.
+	 * Use a single command for all holders.  A second command could end the next holder, if its role held the
+	 * lock before.  The command includes the caller's role even if it holds nothing, because that role may
+	 * have closed the name.
 	 */
 	collect_rights(&cmd, &holders);
 	if (cmd.any_role)
@@ -733,7 +729,7 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(ended);
 }
 
-/* evict_lock(name), evict_leader(election): evict all holders for which the caller has the right, or none */
+/* evict_lock(name), evict_leader(election): evict all holders that the caller may evict, or none of them */
 Datum
 le_evict(FunctionCallInfo fcinfo, LeKind kind)
 {

@@ -1,7 +1,7 @@
 /*
  * sql/sql_lost.c
- *		Composes the detail of an error LE001: how a token ended and, if the caller may see it, who holds the
- *		lock now.
+ *		Composes the detail of an error LE001: how a token ended and, if the caller may see it, which holder
+ *		the lock has now.
  */
 #include "postgres.h"
 
@@ -13,17 +13,17 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-/* The holder that the detail names, the number of holders, and the token of the command. */
+/* The current holders of the lock: their number, and the holder that the detail names. */
 typedef struct Holder
 {
 	int64 asked;     /* the command's token */
-	bool still_held; /* the command's token, which was evicted, still holds the lock */
+	bool still_held; /* the command's token was evicted, but still holds the lock */
 	int holders;
-	int64 token; /* 0 if there is none or the caller may not see it */
+	int64 token; /* token of the named holder; 0 = there is none, or the caller may not see it */
 	LeAcquirerParts acquirer;
 } Holder;
 
-/* Counts the holders, and stores one that the caller may see. */
+/* Counts the holders, and stores the first holder that the caller may see. */
 static void
 note_holder(void *arg, const LePageItem *item)
 {
@@ -50,7 +50,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 
 	switch ((LeEnd) reply->ending)
 	{
-		/* ended by its client */
+		/* ends that its client caused */
 		case LE_END_RELEASED:
 			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
 			break;
@@ -58,7 +58,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
 			break;
 
-		/* ended by others, or unknown */
+		/* other ends, and an unknown end */
 		case LE_END_REVOKED:
 			appendStringInfo(detail,
 							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")
@@ -86,7 +86,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
-/* Appends the second sentence: who holds the lock now. */
+/* Appends the second sentence: which holder the lock has now. */
 static void
 put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 {
@@ -111,8 +111,8 @@ put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 }
 
 /*
- * Reads the holders of the lock.  Returns false if that raised an error.  That error is dropped, because the
- * error that the caller is going to raise (the lock is lost) matters more, and also ends the transaction.
+ * Reads the holders of the lock.  Returns false if that raised an error.  The error is discarded, because the
+ * caller is going to raise a more important error (the lock is lost), which also ends the transaction.
  */
 static bool
 find_holder(const LeCommand *cmd, Holder *holder)
@@ -150,7 +150,7 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 void
 le_raise_lost_token(const LeCommand *cmd, const LeReply *reply)
 {
-	/* not inside ereport(), because it may flush an error */
+	/* composed before ereport(), because composing may catch and flush an error */
 	const char *detail = le_lost_detail(cmd, reply);
 	const char *word = le_token_word(cmd->kind), *named = le_named(cmd->kind, cmd->name);
 

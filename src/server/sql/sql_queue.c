@@ -35,7 +35,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	granted = reply.status == LE_OK;
 	Assert(reply.token > 0 && (granted || (reply.status == LE_QUEUED && reply.position > 0)));
 
-	/* enqueueing again on a lease adds no hold, so withdraw pending releases */
+	/* a repeated enqueue on a lease adds no hold, so cancel pending releases, which would end it */
 	if (cmd.lease != 0)
 		le_pending_cancel_all(&cmd, reply.token);
 	if (granted)
@@ -49,7 +49,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* Waits until the token of a place is granted.  The token may already be a holder. */
+/* Waits until the place with this token is granted.  Returns at once if it already holds the lock. */
 Datum
 le_await(FunctionCallInfo fcinfo, LeAsk ask)
 {

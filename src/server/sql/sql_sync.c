@@ -39,7 +39,7 @@
 
 LE_FUNCTION(le_lease_sync);
 
-/* Maximum time that a call with a NULL wait waits, if its releases must be durable. */
+/* Microseconds; maximum wait of a call with a NULL wait whose releases must be durable. */
 #define WAIT_OF_RELEASES (1 * LE_SECOND)
 
 /* The texts of an item, in the order in which they are passed. */
@@ -54,7 +54,7 @@ enum
 	TEXTS
 };
 
-/* An item of the call, with the client's number for it, and its error, if any. */
+/* An item of the call, with the number that the client gave it, and its error, if any. */
 typedef struct Asked
 {
 	int32 number;
@@ -74,8 +74,8 @@ typedef struct Call
 /* --- 1. read the items --- */
 
 /*
- * The function that does the same as an item, for one name or for several.  A role that may not call that
- * function must not get the same effect here.
+ * The SQL function with the same effect as an action, for one name or for several.  A role may request the
+ * action only if it may call this function.
  */
 typedef struct Single
 {
@@ -87,7 +87,7 @@ typedef struct Single
 #define ACQUIRE INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID
 #define ENQUEUE INTERVALOID, TEXTOID, TEXTOID, INT8OID
 
-/* The word of each action, and its function for one name; for several names together, where that is possible. */
+/* The word of each action, its function for one name and, if there is one, its function for several names. */
 static const struct
 {
 	const char *word;
@@ -125,6 +125,7 @@ bad_items(const char *detail)
 					errdetail_internal("%s", detail)));
 }
 
+/* Returns the action with this word.  Raises an error if there is none. */
 static LeSyncAction
 read_action(LeText word)
 {
@@ -146,7 +147,7 @@ takes_several(LeSyncAction action)
 	return actions[action].several.name != NULL;
 }
 
-/* Raises 42501 if the role may not call that function, or if the function does not exist. */
+/* Raises 42501 if the role may not call the function of the action, or if that function does not exist. */
 static void
 check_right(Oid lease_sync, LeSyncAction action, bool several)
 {
@@ -162,7 +163,7 @@ check_right(Oid lease_sync, LeSyncAction action, bool several)
 					errdetail("lease_sync() requires the right to call the function of each action.")));
 }
 
-/* Converts a text of an item with a type's input function.  Raises an error if it is null. */
+/* Converts a text of an item with the input function of a type.  Raises an error if the text is null. */
 static Datum
 read_as(PGFunction type_in, const LeText *text, const char *what)
 {
@@ -177,14 +178,14 @@ read_number(const LeText *text, const char *what)
 	return DatumGetInt64(read_as(int8in, text, what));
 }
 
-/* Reads the client's number for an item. */
+/* Reads the number that the client gave an item. */
 static int32
 read_item_number(const LeText *text)
 {
 	return DatumGetInt32(read_as(int4in, text, "number of an item"));
 }
 
-/* Reads a token.  A number that cannot be a token becomes -1, which never holds anything. */
+/* Reads a token.  A number that cannot be a token becomes -1, which matches no holder. */
 static int64
 read_token(const LeText *text, const char *what)
 {
@@ -194,8 +195,8 @@ read_token(const LeText *text, const char *what)
 }
 
 /*
- * Checks the texts of an item and converts them to the form in which they are sent.  Raises the same errors
- * as the single functions.
+ * Checks the texts of an item, and converts them to the form that is sent to the manager.  Raises the same
+ * errors as the SQL functions with the same effect.
  */
 static void
 read_item(const LeText *texts, LeSyncSpec *spec)
@@ -204,6 +205,8 @@ read_item(const LeText *texts, LeSyncSpec *spec)
 
 	spec->name =
 		le_check_text(texts[TEXT_NAME], le_sync_elects(spec->action) ? "election" : "name", LE_MAX_NAME);
+
+	/* 1. read the members that depend on the action */
 	switch (spec->action)
 	{
 		case LE_SYNC_RELEASE:
@@ -228,13 +231,15 @@ read_item(const LeText *texts, LeSyncSpec *spec)
 		default:
 			break;
 	}
+
+	/* 2. read the owner of an acquire */
 	if (texts[TEXT_OWNER].data != NULL)
 		spec->owner = le_check_text(texts[TEXT_OWNER], "owner", LE_MAX_OWNER);
 }
 
 /*
- * Returns whether this is an error of an item, such as invalid data, a missing right, a limit, or a wrong
- * state.  All other errors concern the session, such as the end of the backend.
+ * Returns whether an error concerns only the item that raised it, as do invalid data, a missing right, a
+ * limit, or a wrong state.  All other errors concern the session, for example the end of the backend.
  */
 static bool
 is_of_item(int sqlstate)
@@ -250,7 +255,7 @@ is_of_item(int sqlstate)
 	return false;
 }
 
-/* Called in PG_CATCH.  Returns the error if it is that of an item, otherwise re-throws it. */
+/* Called in PG_CATCH.  Returns the error if it concerns only an item; otherwise re-throws it. */
 static ErrorData *
 caught(MemoryContext context)
 {
@@ -342,7 +347,7 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 			if (next > i && (other[TEXT_ITEM].data == NULL || other[TEXT_ACTION].data == NULL ||
 							 read_item_number(&other[TEXT_ITEM]) != item->number))
 				break;
-			/* overwrite the spec, which may contain texts of an earlier item that had an error */
+			/* overwrite the spec, because an earlier item with an error may have left texts in it */
 			specs[next - i] = (LeSyncSpec){.action = read_action(other[TEXT_ACTION])};
 			if (next > i && (specs[next - i].action != specs[0].action || !takes_several(specs[0].action)))
 				bad_items(psprintf("Item %d appears twice.", item->number));
@@ -360,7 +365,7 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 
 /* --- 2. mail releases --- */
 
-/* Number of leases to remember: a session usually keeps one lease alive, or a few. */
+/* Number of leases in "known"; a session usually keeps only a few leases alive. */
 #define LEASES 8
 
 /* The leases whose news this session has read, with the number of losses at that time. */
@@ -371,6 +376,7 @@ static struct
 	uint32 losses;  /* value of LE_EPOCH_LOSSES; 0 = unknown */
 } known[LEASES];
 
+/* Records in "known" that this session has read the news of the lease. */
 static void
 note_told(const LeSync *sync)
 {
@@ -387,8 +393,9 @@ note_told(const LeSync *sync)
 }
 
 /*
- * Returns whether this session's knowledge of the lease is still true, as of the last command that the
- * manager applied.  Valid only while a manager is running, because only a manager counts losses.
+ * Returns whether no lock on the lease was lost between the last time when this session read its news and the
+ * last command that the manager applied.  Returns false while no manager is running, because only a manager
+ * counts losses.
  */
 static bool
 has_lost_nothing(int64 lease)
@@ -428,9 +435,9 @@ may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 }
 
 /*
- * Mails the releases.  Returns false if a lock may have been lost, if no manager is running, or if earlier
- * work is unfinished.  As in le_granted_take(), the check for losses comes after the manager was told that a
- * release may follow.
+ * Mails the releases at the commit.  Returns false if a lock may have been lost, if no manager is running, or
+ * if earlier requests or releases are unfinished.  As in le_granted_take(), first announces the release to
+ * the manager, then checks for losses.
  */
 static bool
 mail_releases(const Call *call)
@@ -453,7 +460,7 @@ mail_releases(const Call *call)
 
 /* --- 3. return the rows --- */
 
-/* A row, with its columns in the order in which SQL declares them. */
+/* A row of lease_sync(), with its columns in the order in which SQL declares them. */
 typedef struct Row
 {
 	const Asked *item;
@@ -470,6 +477,7 @@ typedef struct Row
 	const LeSync *sync;
 } Row;
 
+/* Adds a row.  Members of Row that are not set become NULL. */
 static void
 put_row(ReturnSetInfo *rsinfo, const Row *row)
 {
@@ -505,7 +513,8 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 }
 
 /*
- * Returns the error of an item that the manager has rejected, as the single function would raise it, or NULL.
+ * Returns the error of an item that the manager has rejected, or NULL.  The SQL function with the same effect
+ * raises the same error.
  */
 static ErrorData *
 refusal(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
@@ -549,7 +558,7 @@ event_of(const LeSyncSpec *spec, const LeReply *result)
 	return result->status == LE_QUEUED ? "queued" : result->status == LE_OK ? "granted" : "not_granted";
 }
 
-/* Returns whether the item was carried out, but is not yet as durable as its result must be. */
+/* Returns whether the item was carried out, but is not yet as durable as required. */
 static bool
 is_pending(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 {
@@ -558,6 +567,7 @@ is_pending(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 	return !le_sync_releases(spec->action) || spec->hold_for > 0 || le_release_waits();
 }
 
+/* Adds the row of an item, with its result or its error. */
 static void
 put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 {
@@ -569,6 +579,7 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 							.hint = (char *) le_answer_hint(sync->sqlstate)};
 	Row row = {.item = item, .event = "error", .error = item->error};
 
+	/* 1. find the item's error, if any */
 	if (item->error == NULL)
 	{
 		row.kind = le_kind_word(le_sync_elects(spec->action) ? LE_KIND_ELECTION : LE_KIND_LOCK);
@@ -581,6 +592,8 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 		else
 			row.error = refusal(spec, sync, result);
 	}
+
+	/* 2. without an error, add the result */
 	if (row.error == NULL)
 	{
 		bool pending = is_pending(spec, sync, result);
@@ -594,6 +607,7 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 	put_row(rsinfo, &row);
 }
 
+/* Adds the row of one item of news. */
 static void
 put_news(ReturnSetInfo *rsinfo, const LeNewsItem *news)
 {
@@ -613,6 +627,7 @@ put_news(ReturnSetInfo *rsinfo, const LeNewsItem *news)
 	put_row(rsinfo, &row);
 }
 
+/* Adds all rows: the lease, its items, and the news. */
 static void
 put_rows(ReturnSetInfo *rsinfo, Call *call)
 {
@@ -656,7 +671,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	read_items(fcinfo, 4, &call);
 	InitMaterializedSRF(fcinfo, 0);
 
-	/* a call with a NULL wait has only releases: mail them, unless they must be durable */
+	/* a call with a NULL wait has only releases: mail them if possible */
 	sync->wait = WAIT_OF_RELEASES;
 	if (PG_ARGISNULL(5))
 	{

@@ -1,9 +1,9 @@
 /*
  * sql/sql_version.c
- *		SQL functions for optimistic locking, with versions of keys or of the rows of a table.
+ *		SQL functions for optimistic locking with versions, either of keys or of the rows of a table.
  *
- * Both are ordinary rows, which the caller's own transaction writes, so nothing here needs a manager or
- * shared_preload_libraries.
+ * A key, too, is an ordinary row that the caller's transaction writes.  So these functions need neither a
+ * manager nor shared_preload_libraries.
  */
 #include "postgres.h"
 
@@ -42,8 +42,8 @@ le_role_oid(PG_FUNCTION_ARGS)
 }
 
 /*
- * Raises 42501 unless the caller has the right to the key.  Like a table, a key belongs to its creator.
- * Access requires membership in that role, or in the predefined role for all data.
+ * Raises 42501 unless the caller may access the key.  Like a table, a key belongs to its creator.  Access
+ * requires membership in that role, or in the predefined role "all_data".
  */
 static void
 check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
@@ -59,9 +59,9 @@ check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
 /*
  * compare_and_set(key, expected_version, value)
  *
- * If the version in this statement's snapshot is not the expected one, it can never become the expected one
- * again.  If it is, another transaction may be writing the row: the statement in step 3 waits for that
- * transaction, and checks the version again.
+ * The caller has read the expected version before this statement, and versions only grow.  So if the
+ * statement's snapshot has a different version, the call fails.  Otherwise another transaction may be writing
+ * the row: the statement in step 3 waits for that transaction, and checks the version again.
  */
 Datum
 le_compare_and_set(PG_FUNCTION_ARGS)
@@ -81,7 +81,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	PreventCommandDuringRecovery("compare_and_set()");
 	PreventCommandIfReadOnly("compare_and_set()");
 
-	/* 2. read the row as this statement sees it, check the right to write it, and the size limit */
+	/* 2. read the row as this statement sees it; check the rights, the version and the size limit */
 	le_version_read(PG_GETARG_DATUM(0), &row);
 	check_key(key, &row, ROLE_PG_WRITE_ALL_DATA, "write");
 	if (row.version != expected)
@@ -93,7 +93,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 		le_version_check_size(
 			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
 
-	/* 3. write it, unless another transaction was first */
+	/* 3. write the row, unless another transaction has written it first */
 	if (expected == 0)
 		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
 	else
@@ -210,8 +210,8 @@ next_version(int64 version, const FormData_pg_attribute *column)
 /*
  * version_guard('column'), called BEFORE UPDATE of a row
  *
- * Under READ COMMITTED, if an update had to wait, this trigger gets the newest old row, because PostgreSQL
- * locks the row before it fires the trigger.
+ * Under READ COMMITTED, if the update had to wait for another transaction, the old row that this trigger gets
+ * is the newest one, because PostgreSQL locks the row before it fires the trigger.
  */
 Datum
 le_version_guard(PG_FUNCTION_ARGS)

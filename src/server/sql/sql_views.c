@@ -41,8 +41,8 @@ LE_FUNCTION(le_stat_reset);
 /* A row of look(): a holder, a waiter, or a closed name without a holder (token 0). */
 typedef struct Shown
 {
-	LePageItem item; /* lengths are unused; an absent slot, lease or time left as in LePageItem */
-	bool live;       /* on a primary, where the number of waiters and the state of the connection are known */
+	LePageItem item; /* its lengths are unused; absent members are marked as in LePageItem */
+	bool live;       /* true: on a primary, where the waiters and the connection's state are known */
 	LePageTexts texts;
 } Shown;
 
@@ -52,7 +52,7 @@ le_may_see_details(Oid role)
 	return has_privs_of_role(GetUserId(), role) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-/* Returns whether this connection is still open. */
+/* Returns whether the connection of a session is still open. */
 static bool
 session_is_there(uint64 session)
 {
@@ -79,7 +79,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	Assert(held || item->closed_until != 0);
 	Assert(item->position == 0 || (held && item->slot < 0));
 
-	/* 1. parse the acquirer, which may fail, because a row may have been written by hand */
+	/* 1. parse the acquirer; the text may be invalid, because a row may have been written by hand */
 	if (details)
 		le_acquirer_parse(shown->texts.acquirer, &acquirer);
 	has_addr = acquirer.client_addr != NULL && (inet_pton(AF_INET, acquirer.client_addr, &net) == 1 ||
@@ -122,7 +122,7 @@ put_live(void *arg, const LePageItem *item)
 	put_shown(arg, &shown);
 }
 
-/* On a standby: adds a replayed row.  Its time left is unknown, because no time is running there. */
+/* On a standby: adds a replayed row.  Its time left is unknown, because no manager measures it there. */
 static void
 put_stored(void *arg, const LeStoredEntry *slot)
 {
@@ -176,7 +176,7 @@ put_lease(void *arg, const LePageItem *lease)
 	le_tuple_put(arg, &tuple);
 }
 
-/* look_leases(): every named lease; none on a standby, where no time is running */
+/* look_leases(): every named lease; on a standby none, because no manager measures their time there */
 Datum
 le_look_leases_sql(PG_FUNCTION_ARGS)
 {
@@ -235,7 +235,7 @@ le_manager_info(PG_FUNCTION_ARGS)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* stat(): the counters of this database, in the order of the view's columns */
+/* stat(): the counters of this database, in the order of the columns of view lock_election.stat */
 Datum
 le_stat(PG_FUNCTION_ARGS)
 {
