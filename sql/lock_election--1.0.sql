@@ -16,34 +16,34 @@ BEGIN
 END
 $$;
 
--- The tables have a schema of their own, so that psql completes "lock_election."
--- to the views.
--- pg_dump reads two of them, also when the owner of the database runs it, who is
--- no superuser.
+-- The tables have a separate schema, so that psql completes "lock_election." only
+-- to views.
+-- pg_dump reads two of the tables, even if it is run by the owner of the database,
+-- who is not a superuser.
 CREATE SCHEMA lock_election;
 GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 CREATE SCHEMA _lock_election;
 GRANT USAGE ON SCHEMA _lock_election TO pg_database_owner;
 
--- --- tables: the durable record, written only by the manager ---
+-- --- tables: the durable state, written only by the manager ---
 
 CREATE FUNCTION lock_election.refuse_write() RETURNS pg_catalog.trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- One row per slot of a lock, found by its location, never searched.  With the key,
--- PostgreSQL itself checks that no slot has two holders.  The next lock takes
--- over a row that has been idle for a while, whatever the name.
+-- One row per slot of a lock.  The manager finds a row by its location, without a
+-- search.  The key makes PostgreSQL check that no slot has two holders.  A row that
+-- has been idle for a while is reused for the next lock, whatever its name.
 -- Durations are in microseconds.
 -- mode: 0 = idle.
--- ttl: -1 = as long as the session.
--- time_left: of a lease of its own, at the end of the life in which the row was
--- written; < 0 = ended, but still fenced.
--- life: the run of a manager; its number is the recorded time of all earlier
--- runs, in milliseconds.
--- expires_at: the deadline when the row was written, because a renewal writes
--- nothing; infinity = as long as the session; NULL = idle, or on a lease, whose
--- row has the deadline.
+-- ttl: -1 = the hold ends with its session.
+-- time_left: time left of the holder's own lease, at the end of the life in which
+-- the row was written; < 0 = ended, but still fenced.
+-- life: the run of the manager that wrote the row; its number is the recorded time
+-- of all earlier runs, in milliseconds.
+-- expires_at: the deadline when the row was written (renewals do not write it);
+-- infinity = ends with its session; NULL = idle, or on a lease, whose row has the
+-- deadline.
 -- uncommitted: holds of transactions that were open when the row was written,
 -- each as session, xact and subxact (8, 4 and 4 bytes).
 -- acquirer: process, address and application that acquired it, for information.
@@ -104,7 +104,7 @@ CREATE TABLE _lock_election.queue (
 	permits integer NOT NULL,
 	holds integer NOT NULL,
 	life integer NOT NULL DEFAULT 0,
-	member smallint NOT NULL, -- of several names: position of this name, from 1; else 0
+	member smallint NOT NULL, -- position of this name among several, from 1; 0 = one name
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
@@ -193,10 +193,9 @@ ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE _lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE _lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
--- A publication FOR ALL TABLES includes these tables.  Without a replica
--- identity, neither their updates nor anything after them could be applied; with
--- all columns as the identity, each change searches the whole table on a
--- subscriber.
+-- A publication FOR ALL TABLES includes these tables.  Without a replica identity,
+-- a subscriber could apply neither their updates nor any later changes.  With all
+-- columns as the identity, a subscriber searches the whole table for each change.
 ALTER TABLE _lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
 ALTER TABLE _lock_election.history REPLICA IDENTITY USING INDEX history_key;
 ALTER TABLE _lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
@@ -339,7 +338,7 @@ COMMENT ON FUNCTION @extschema@.force_release_role(pg_catalog.regrole) IS
 Requires membership in the role or in pg_signal_backend. The call is logged.
 Errors: 22023 if the argument is not a role.';
 
--- Not for everyone: it cannot be undone, and the numbers are finite.
+-- Not granted to PUBLIC: a call cannot be undone, and the numbers are finite.
 CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
@@ -538,10 +537,10 @@ Errors: LE001 if the lease does not exist or has ended; 40001 if too many entrie
 -- --- optimistic versions ---
 
 -- Data of the callers, one row per key, dumped and replicated like any table.
--- The role is stored as a name because an OID means another role elsewhere, and
--- as an OID, which is not dumped, so that a new role with the name of a dropped
--- one does not get its keys.  The functions never remove a row, so that no
--- version is used twice.
+-- The role is stored as a name, because an OID may mean a different role after a
+-- restore, and as an OID, which is not dumped, so that a new role with the name of
+-- a dropped role does not get its keys.  The functions never remove a row, so that
+-- no version is used twice.
 CREATE FUNCTION lock_election.role_oid(role pg_catalog.name) RETURNS pg_catalog.oid
 LANGUAGE C IMMUTABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_role_oid';

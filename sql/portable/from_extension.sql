@@ -43,7 +43,7 @@ DECLARE
 	target pg_catalog.text;
 	item pg_catalog.record;
 BEGIN
-	-- 1. unqualified names are those of PostgreSQL from here on; check the roles and the server
+	-- 1. make unqualified names refer to objects of PostgreSQL from here on; check the roles and the server
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	SELECT d.oid INTO here FROM pg_database d WHERE d.datname = current_database();
 	IF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
@@ -67,8 +67,8 @@ BEGIN
 	PERFORM set_config('lock_timeout', '2s', true), set_config('jit', 'off', true);
 	CREATE TEMPORARY TABLE moving_place ON COMMIT DROP AS SELECT place AS schema;
 
-	-- 2. refuse what cannot move: check it first, so that a refusal disturbs nobody, and again when nothing
-	-- changes any more
+	-- 2. refuse to move if there is anything that cannot move.  Check this now, so that a refusal affects no
+	--    client, and again in step 3, when nothing can change any more
 	CREATE OR REPLACE FUNCTION pg_temp.refuse_what_cannot_move(at_last boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $check$
 	DECLARE
 		here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
@@ -86,7 +86,7 @@ BEGIN
 		IF what IS NOT NULL THEN
 			RAISE EXCEPTION 'locks of advisory_acquire() are held, and cannot move' USING ERRCODE = '55006', DETAIL = format('Processes %s.', what), HINT = 'Release them.';
 		END IF;
-		-- without a manager, there is no new fence
+		-- wait for the end of fences; without a manager, no new fence begins
 		WHILE at_last LOOP
 			SELECT string_agg(DISTINCT l.pid::text, ', ') INTO what FROM pg_locks l WHERE l.locktype = 'userlock' AND l.database = here;
 			EXIT WHEN what IS NULL;
@@ -98,7 +98,7 @@ BEGIN
 	END $check$;
 	PERFORM pg_temp.refuse_what_cannot_move(false);
 
-	-- 3. prevent new managers, and stop the running one, which first writes what it has replied
+	-- 3. prevent new managers, and stop the running one, which first writes everything that it has confirmed
 	LOCK TABLE _lock_election.meta IN ACCESS EXCLUSIVE MODE;
 	PERFORM pg_stat_clear_snapshot();
 	SELECT array_agg(a.pid) INTO managers FROM pg_stat_activity a WHERE a.datid = here AND a.backend_type = 'lock_election manager';
@@ -115,9 +115,9 @@ BEGIN
 	FOREACH target IN ARRAY own_tables LOOP EXECUTE format('LOCK TABLE _lock_election.%I IN ACCESS EXCLUSIVE MODE', target); END LOOP;
 	PERFORM pg_temp.refuse_what_cannot_move(true);
 
-	-- 4. copy the rows.  Their time left is that of when they were written, or more.  A hold whose
-	-- transaction may still roll back counts as committed.  A copy of another database has none of its
-	-- holders.
+	-- 4. copy the rows.  The time left in a row is that at its last write, or more.  A hold whose transaction may
+	--    still roll back counts as committed.  In a copy of another database, fail until a manager has removed the
+	--    holders of the original
 	IF EXISTS (SELECT FROM _lock_election.meta m WHERE m.database <> here) THEN
 		RAISE EXCEPTION 'this database is a copy whose locks have not been looked at yet' USING ERRCODE = '55000',
 			HINT = 'Wait until the manager of this database has started: SELECT * FROM lock_election.manager';
@@ -228,7 +228,7 @@ BEGIN
 		WHERE q.lease = 0 OR l.id IS NOT NULL;
 	INSERT INTO _lock_election.history (change, role, term, elected_at, changed_at, ended_at, how, candidate, election)
 		SELECT h.change, h.role, h.term, h.elected_at, h.at, CASE WHEN h.how > 2 THEN h.at END, hows[h.how], h.candidate, h.election FROM moving_history h;
-	-- a key of a dropped role, whose name a new role may have, goes to the bootstrap superuser
+	-- assign a dropped role's keys to the bootstrap superuser, because a new role may have the dropped role's name
 	INSERT INTO _lock_election.versioned (version, role, key, value)
 		SELECT v.version, CASE WHEN v.role_oid = to_regrole(quote_ident(v.role)) THEN v.role ELSE (SELECT r.rolname FROM pg_roles r WHERE r.oid = 10) END, v.key, v.value FROM moving_version v;
 
@@ -272,8 +272,8 @@ BEGIN
 		END CASE;
 	END LOOP;
 
-	-- 11. cancel calls that wait for a reply of the manager; before PostgreSQL 17 their wait event has no
-	-- name of its own, and they fail with 57P03 within 5 s
+	-- 11. cancel calls that wait for a reply of the manager.  Before PostgreSQL 17, their wait event does not
+	--    identify them; they fail with 57P03 within 5 s
 	RAISE NOTICE 'moved to the portable edition: % holds, % places, % leases, % changes of elections and % versions',
 		(SELECT count(*) FROM moving_slot), (SELECT count(*) FROM moving_queue), (SELECT count(*) FROM moving_lease l WHERE l.named),
 		(SELECT count(*) FROM moving_history), (SELECT count(*) FROM moving_version);

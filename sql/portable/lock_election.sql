@@ -60,7 +60,7 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
-	-- PGOPTIONS is not used, because connection poolers do not accept it
+	-- this hint does not propose PGOPTIONS, because connection poolers do not accept it
 	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
 	-- 1. check the server and the transaction
@@ -156,8 +156,8 @@ GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 --
 --     kind       1 lock, 2 election
 --     life       life of the server in which the deadline was last set, see "lives"
---     changed    transaction that entered, granted, evicted or ended it; lease_sync() finds news by it
---     told_call  call of lease_sync() that has reported it; 0 = none
+--     changed    id of the transaction that inserted the row, evicted or ended it; lease_sync() finds news by it
+--     told_call  number of the lease_sync() call that has reported the row as a result; 0 = none
 
 CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
 INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
@@ -166,7 +166,7 @@ UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_el
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
--- Settings, which lock_election.configure() changes, in one row.  A limit per role or lock of 0 means unlimited.
+-- Settings, which lock_election.configure() changes, in one row.  A limit of 0 per role or lock means unlimited.
 CREATE TABLE IF NOT EXISTS _lock_election.config (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
@@ -179,15 +179,15 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
-	-- added to tokens after a move from the C edition, whose tokens were ahead of the clock by this number
+	-- number added to tokens after a move from the C edition, whose tokens were ahead of the clock by this number
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of
--- the row itself, which differs in a restored dump.  database: oid of the database in which the row was written,
--- which differs in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if config.max_locks_per_role is set, so
--- that requests are counted.
+-- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of the
+-- row itself, so it differs from xmin in a restored dump.  database: oid of the database in which the row was
+-- written, so it differs from the current one in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if
+-- config.max_locks_per_role is set, so that requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -195,7 +195,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
--- All lives in which a live lease may last have been renewed; lives that began over 60 days ago are deleted
+-- All lives in which a lease that is still live may have been renewed last.  Lives that began over 60 days ago are
+-- deleted.
 CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	life pg_catalog.int8 PRIMARY KEY,
 	started pg_catalog.timestamptz NOT NULL
@@ -216,8 +217,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	owner pg_catalog.text
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The newest call of lease_sync() that requested something, one row per lease.  An older call that arrives later
--- has no effect.
+-- The number of the newest call of lease_sync() that made requests, one row per lease.  An older call that arrives
+-- later has no effect.
 CREATE TABLE IF NOT EXISTS _lock_election.asked (
 	lease pg_catalog.int8 PRIMARY KEY,
 	call pg_catalog.int8 NOT NULL
@@ -292,7 +293,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	PRIMARY KEY (lease, token)
 );
 
--- Changes of elections
+-- Changes of elections, one row per change.
 CREATE TABLE IF NOT EXISTS _lock_election.history (
 	change pg_catalog.int8 NOT NULL,
 	term pg_catalog.int8 NOT NULL,
@@ -316,7 +317,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
 );
 
--- Keys of compare_and_set()
+-- Keys of compare_and_set(), one row per key.
 CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	version pg_catalog.int8 NOT NULL,
 	role pg_catalog.name NOT NULL,
@@ -324,8 +325,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- Check first whether the index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and
--- block the writers behind it, even if it does.
+-- Check first whether an index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and block
+-- later ones, even if it exists.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
@@ -342,20 +343,19 @@ END $$;
 -- Only the public functions call the functions of schema _lock_election.  The public functions are SECURITY
 -- DEFINER, with a search_path of only pg_catalog, which also applies to all functions that they call.
 
--- Returns the caller's role, which is the session's role or that of SET ROLE.  A SECURITY DEFINER function of
--- the application does not change it, because the functions of this file cannot see their caller in any other
--- way.
+-- Returns the caller's role: the role of SET ROLE, or the session's role.  If a SECURITY DEFINER function of the
+-- application makes the call, its owner is ignored: these functions cannot read it, because current_user is their
+-- own owner.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	-- the role of SET ROLE was dropped; a NULL must not be compared with other roles
+	-- the role of SET ROLE was dropped; fail, because a NULL must not be compared with other roles
 	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
 	RETURN me;
 END $$;
 
--- Returns whether the caller has the privileges of a role, or those of "also", another role that may do the
--- same.
+-- Returns whether the caller has the privileges of "role", or those of "also", a second role that is sufficient.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -381,8 +381,8 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
--- Raises an error unless the caller is exactly the role that acquired the lock or term, as in the C edition.  A
--- member of that role must use SET ROLE first.
+-- Raises an error unless the caller's role is that which acquired the lock or term, as in the C edition.  A member
+-- of that role must use SET ROLE first.
 CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
@@ -392,7 +392,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Raises an error where no request can be decided: on a standby, in a read-only transaction, and at isolation
+-- Raises an error if no request can be decided here: on a standby, in a read-only transaction, and at isolation
 -- levels above READ COMMITTED, where the snapshot may be older than the section of the name.
 CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -561,7 +561,7 @@ BEGIN
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these rows contain transaction ids of the other database, which this database will use again
+		-- these rows contain transaction ids of the original database, which later transactions may have here
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
@@ -594,8 +594,8 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Returns the current life, for a renewal, or NULL if another transaction is beginning a life and may be idle.
--- In that case nothing expires, and the renewal keeps the life of its row.
+-- Returns the current life for a renewal.  Returns NULL if another transaction is beginning a life and may be idle;
+-- then nothing expires, and the renewal does not change the life in its row.
 CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -680,14 +680,14 @@ BEGIN
 	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
 END $$;
 
--- Returns whether a call waits in the line of this name.  Must be called in the section of the name, because no
--- call can become the first in the line before the section ends.
+-- Returns whether a call waits in the line of this name.  Must be called in the section of the name.  If it returns
+-- false, it has locked the gate, so that no call becomes the first in the line before the section ends.
 CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
 END $$;
 
--- Same as has_line(), but outside of the section and without keeping the lock, so the result may be outdated at
+-- Same as has_line(), but for use outside of the section.  Does not keep the lock, so the result may be outdated at
 -- once.
 CREATE OR REPLACE FUNCTION _lock_election.sees_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -696,10 +696,10 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Returns whether the place with this token is behind the first call in the line of this name: whether the
+-- Returns whether the place with this token is behind the first call in the line of this name, that is, whether the
 -- arrival of that call is lower than the token.  A call publishes its arrival twice, and the higher number counts.
--- Returns false if the call has not published an arrival yet: it may still wait in the line of another name, and its
--- arrival will be higher than the tokens of all places that exist now.
+-- Returns false if the call has not published an arrival yet: it may still wait in the line of another name, and
+-- its arrival will be higher than the tokens of all places that exist now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
@@ -740,8 +740,8 @@ END $$;
 -- either sees the renewal, or the renewal finds that the row has ended.  A fence locks the row of a hold FOR KEY
 -- SHARE, so that the row can be marked as ended, but not deleted.
 
--- Returns the channel on which grants to a lease's places are announced.  This function and the next functions
--- are in PL/pgSQL, because PL/pgSQL keeps their plans.
+-- Returns the channel on which grants to a lease's places are announced.  This function and the next ones are in
+-- PL/pgSQL, because PL/pgSQL caches their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
@@ -830,8 +830,8 @@ BEGIN
 	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
 END $$;
 
--- Ends a hold.  asked is true if the hold's own client requested the end, and so needs no news of it.  Returns
--- false if a concurrent transaction renews or ends the hold, or if only a fence keeps its row.
+-- Ends a hold.  asked: true if the client of the hold requested the end, and so needs no news of it.  Returns false
+-- if a concurrent transaction renews or ends the hold, or if only a fence keeps its row.
 CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
@@ -867,8 +867,8 @@ BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Notifies the clients of the first places in the queues of these names, so that these clients settle the names
--- if no other call does.
+-- Notifies the clients of the first places in the queues of these names, so that they settle the names if no other
+-- call does.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -984,7 +984,7 @@ BEGIN
 	IF own THEN
 		PERFORM _lock_election.drop_group(p.lease);
 	ELSIF p.ttl IS NOT NULL THEN
-		-- for several names, restart the ttl of their lease; if its row is locked, a renewal is doing that
+		-- for several names, restart the ttl of their lease; if its row is locked, a renewal is restarting it
 		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
 		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
@@ -999,8 +999,8 @@ BEGIN
 END $$;
 
 -- Grants the readers at the head of the queue, up to the first writer, in one statement, because there may be
--- thousands.  Does so only for two or more readers, on named leases that are certainly live.  Returns the number
--- of grants.
+-- thousands.  Requires at least two readers, all on named leases that are certainly live; otherwise grants none.
+-- Returns the number of grants.
 CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
@@ -1029,9 +1029,8 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places in order until one cannot be granted, and only places that came before the first call in the
--- line.  arrival is the caller's own arrival if the caller is that call; otherwise NULL.  Returns whether
--- anything has changed.
+-- Grants places in order, until a place cannot be granted, or is behind the first call in the line.  arrival: the
+-- caller's arrival if the caller is that call; otherwise NULL.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
@@ -1055,7 +1054,8 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Sweeps and serves these names, as every call that uses them must.  Returns whether anything has changed.
+-- Sweeps and serves these names.  Every call that uses a name does this first.  Returns whether anything has
+-- changed.
 CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1084,15 +1084,15 @@ END $$;
 -- A request is for one name, or for several names together.  It is granted at once, takes a place in the queue,
 -- or is refused.
 
--- Type of a request with checked arguments, which is an attempt or requests a place
+-- Type of a request with checked arguments.  A request is an attempt, or takes a place if it is not granted.
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
 		CREATE TYPE _lock_election.request AS (
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
-			-- place: true = take a place, false = attempt; of_lease: announce the grant on the lease's channel;
-			-- call: number of the lease_sync() call
+			-- place: true = take a place, false = attempt; of_lease: true = announce the grant on the lease's
+			-- channel; call: number of the lease_sync() call
 			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
 			-- arrival of a call that is the first in the lines; otherwise NULL
 			arrival pg_catalog.int8);
@@ -1117,8 +1117,8 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name can be used for a lock or for permits, but not for both at the same time.');
 END $$;
 
--- Raises an error for a request or a proclaim if the history of the role's elections is too long.  Checks the
--- size of the whole table first, which is cheap, and is an upper bound for every role.
+-- Raises an error if the history of the role's elections is too long for another request or proclaim.  First checks
+-- the size of the whole table, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
@@ -1184,7 +1184,7 @@ BEGIN
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
-		-- another transaction, outside the section, ended the hold while this update waited
+		-- a transaction outside of the section ended the hold while this update waited
 		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
@@ -1204,7 +1204,7 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			-- abandoned places do not count, and may be behind a live place
+			-- the second count excludes abandoned places, which may be behind a live place
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
 				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
 					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
@@ -1243,8 +1243,8 @@ BEGIN
 	-- 1. check whether a name is used in a different way
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. check whether this is a repeated request; for one name, look for a hold first; for several names, for
-	--    a place
+	-- 2. check whether this request repeats an earlier one: for one name, search for a hold first; for several
+	--    names, search for a place first
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
 		IF NOT several THEN
 			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
@@ -1332,8 +1332,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Returns the position of a place in its queue, or in the longest queue if it is for several names.  Expired
--- places do not count.  There may be thousands of places, so the query calls no function for a live place.
+-- Returns the position of a place in its queue, or in the longest of its queues if it is for several names.  Does
+-- not count expired places.  There may be thousands of places, so the query calls no function for a live place.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
 		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -1341,8 +1341,9 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
--- Attempts a request once.  A refused attempt leaves nothing behind, not even its sections, because the caller's
--- transaction may become idle or keep waiting.  The waiters then settle the names.
+-- Attempts a request once.  A refused attempt is rolled back, and leaves its sections, because the caller's
+-- transaction may become idle or continue to wait.  If the attempt had ended or granted anything, notifies waiters,
+-- which then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1416,7 +1417,7 @@ DECLARE
 	token int8;
 BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
-	-- only with an arrival, because a caller without one has tried acquire_free() already
+	-- a caller without an arrival has already tried acquire_free()
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
 		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
@@ -1424,8 +1425,9 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names; "until" NULL = without limit.  Returns NULL if the call gives
--- up.  The subtransaction leaves the lines if the call fails, is cancelled, or gives up.
+-- Waits for a request in the lines of its names; "until" NULL = unlimited.  Returns NULL if the call gives up.  The
+-- EXCEPTION clause makes this a subtransaction, whose end leaves the lines if the call fails, is cancelled, or
+-- gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
@@ -1458,7 +1460,7 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	-- after a crash, nothing expires until a life has begun, and attempts that only read do not begin one
+	-- begin a life after a crash, because nothing expires before, and attempts that only read do not begin one
 	PERFORM _lock_election.current_life();
 	token := _lock_election.attempt_if_free(r);
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
@@ -1473,7 +1475,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF token IS NULL THEN
-			-- a later place may now be the first
+			-- notify the first places, because this call no longer precedes them
 			PERFORM _lock_election.nudge(r.kind, r.names);
 			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
@@ -1499,8 +1501,8 @@ END $$;
 
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- From here on, each name gets COLLATE "C", as in the tables, so that equal bytes have the same section
--- whatever the collation of the argument.  Each array is replaced by a slice of itself, so that its subscripts
+-- From here on, each name gets COLLATE "C", as in the tables, so that names with equal bytes have the same section,
+-- regardless of the argument's collation.  Each array is replaced by a slice of itself, so that its subscripts
 -- begin at 1.
 
 -- Returns a request with checked arguments.
@@ -1536,16 +1538,16 @@ BEGIN
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
 END $$;
 
--- Acquires an exclusive lock or a term in one statement, if it has no holders and no waiters.  It has its own
--- ttl, or is on a lease that the caller has checked.  This is by far the most frequent case.  Returns NULL in all
--- other cases.
+-- Acquires an exclusive lock or a term in one statement, if it has no holders and no waiters; this is by far the
+-- most frequent case.  Returns NULL in all other cases.  The hold has its own ttl, or is on a lease that the caller
+-- has checked.
 --
--- first is true if the caller is the first in the line.  If another call is the first, this call does not enter
--- the section, because the holder may be about to release in it.  The section is entered in a subtransaction, so
--- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a
--- second row.  Every object is schema-qualified here, because a SET search_path would cost as much as a
--- statement.  The token is the column's default and the time is a variable, because with a volatile function the
--- SELECT would get its own plan node below the INSERT.
+-- first: true if the caller is the first in the line.  If another call is the first, this call does not enter the
+-- section, because the holder may need the section for its release.  The section is entered in a subtransaction, so
+-- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a second
+-- row.  Every object is schema-qualified here, because a SET search_path would cost as much as a statement.  The
+-- token is the column's default and the time is a variable, because with a volatile function the SELECT would get
+-- its own plan node below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -1622,7 +1624,7 @@ END $$;
 
 -- --- several names, independently of each other ---
 
--- Makes one request per name.  Takes places in the sections of all names.
+-- Makes one request per name.  For places, first enters the sections of all names.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
 RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1698,7 +1700,7 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- Settles these names if that grants this token; otherwise leaves nothing behind, as attempt() does.
+-- Settles these names.  Rolls back, as attempt() does, unless that grants this token.
 CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.look_at(k, names);
@@ -1708,10 +1710,10 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
--- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: also
--- restart the ttl of a place.  goes_on: an earlier check in this call has restarted the ttl, and the row has
--- been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become a
--- place.
+-- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: true =
+-- also restart the ttl of a place.  goes_on: true = an earlier check in this call has restarted the ttl, and the
+-- row has been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become
+-- a place.
 CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1765,7 +1767,8 @@ BEGIN
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
-			-- the place is being granted; the ttl of the hold has begun, and this call could not renew it
+			-- another transaction is granting the place: the ttl of the hold has begun, and this call could not
+			-- renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
 					'Another transaction is granting or ending it, and has not ended yet.');
@@ -1963,7 +1966,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- same as release_free(), whose call would cost a twentieth of an acquire and release
+	-- same as release_free(); calling that function would make an acquire with its release 5 % slower
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
@@ -2343,7 +2346,7 @@ BEGIN
 	RETURN items;
 END $$;
 
--- Raises an error if the role may not execute the function that does the same as the action.
+-- Raises an error if the role may not execute the SQL function with the same effect as the action.
 CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
@@ -2460,8 +2463,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN t;
 END $$;
 
--- Carries out all items, releases first.  If one of them fails, carries out each in its own subtransaction
--- instead.
+-- Carries out all items, releases first.  If an item fails, starts again, with each item in its own subtransaction.
 CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -2624,12 +2626,12 @@ BEGIN
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
 			ORDER BY 5;
-		-- the granting transaction may have committed with synchronous_commit = off
+		-- flush, because the granting transaction may have committed with synchronous_commit = off
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. do not wait for a flush if nothing has to be durable, unless there are synchronous standbys, for which
-	--    a call always waits
+	-- 7. if nothing has to be durable, do not wait for a flush; but if there are synchronous standbys, always wait
+	--    for them
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
@@ -2666,7 +2668,7 @@ BEGIN
 	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
 
--- Changes the term's row in place.  Needs no section, because the leader stays the same.
+-- Changes the candidate in the row of the term.  Needs no section, because the leader stays the same.
 CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2755,12 +2757,12 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- the first lock tells a release not to wait for the row; from the second lock, views find the fencing
-		-- process
+		-- because of the first lock, a release does not wait for the row; by the second lock, views find the
+		-- fencing process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
-	-- check only now, after the row was locked, that the hold has not ended and its lease is live
+	-- after locking the row, check that the hold has not ended and its lease is live
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
@@ -2774,8 +2776,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with other
-	-- transactions that do so
+	-- delete rows of ended transactions; at higher isolation levels, this could conflict with other transactions
+	-- that do the same
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -2808,8 +2810,8 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- only rows of this transaction count; a rollback to a savepoint removes them, and no other transaction can
-	-- write them
+	-- only rows with the id of this transaction count: a rollback to a savepoint removes them, and no other
+	-- transaction can write them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN
 		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
@@ -2821,8 +2823,8 @@ END $$;
 
 -- --- versions ---
 
--- Raises an error if the keys of a role, plus "more" bytes, exceed the limit.  Checks the size of the whole
--- table first, which is cheap, and is an upper bound for every role.
+-- Raises an error if the keys of a role, plus "more" bytes, exceed the limit.  First checks the size of the whole
+-- table, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
@@ -2984,7 +2986,7 @@ END $$;
 
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
--- Raises an error because the caller may end none of the holders.
+-- Raises an error, because the caller may not end or evict any of the holders.
 CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
@@ -3010,7 +3012,7 @@ BEGIN
 		managed := true;
 		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		-- wait for a concurrent renewal, because the deadline that it returns to its client counts
+		-- wait for a concurrent renewal: the evicted hold gets the deadline that the renewal returns to the client
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
 				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
@@ -3059,8 +3061,8 @@ BEGIN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 			opened := true;
 		ELSE
-			-- the row may be locked by a renewal that is being flushed, or by another transaction that ends the
-			-- hold
+			-- retry while the row is locked by a renewal that is being flushed, or by another transaction that ends
+			-- the hold
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
@@ -3112,8 +3114,7 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end the locks and leases of role %s', role), '', 'Only members of that role, or of pg_signal_backend, may do this.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. enter the sections, and end the places first, so that they are not granted the names that are released
-	--    below
+	-- 1. enter the sections, and end the places first, so that they are not granted the names that step 2 releases
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -3127,8 +3128,8 @@ BEGIN
 
 	-- 2. end leases with their holds and places, then the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- a lease with its holds and places counts as one; if its row is locked, only the holds and places are
-		-- ended and counted
+		-- count a lease with its holds and places as one; if its row is locked, only the holds and places are
+		-- ended, so count them
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -3155,7 +3156,7 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	-- same limit as in the C edition, which is so far below 2^53 that all later tokens stay below 2^53
+	-- same limit as in the C edition; it is so far below 2^53 that all later tokens stay below 2^53
 	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
 		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;
@@ -3252,7 +3253,7 @@ COMMENT ON FUNCTION lock_election.reap(int) IS
 
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
--- Returns whether the caller may see the owner, token and connection of a hold of the role.
+-- Returns whether role "me" may see the owner, token and connection of a hold of "role".
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
@@ -3272,8 +3273,8 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are found by their gates, so only for names that have a holder or a place.  waitstart exists
-	-- since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
+	-- Blocked calls are found by their gates, and therefore only for names that have a holder or a place.  waitstart
+	-- exists since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
 	-- address with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f

@@ -17,11 +17,11 @@
 
 DO $move$
 DECLARE
-	-- All tables of the portable edition, in the order in which most of its functions use them.
+	-- All tables of the portable edition, in the order in which most of its functions lock them.
 	old_tables CONSTANT pg_catalog.text[] := '{life,hold,place,lease,lives,asked,loss,history,fence,versioned,config,edition}';
 	-- The time for which callers have to wait for this script before it gives up.
 	patience CONSTANT pg_catalog.interval := '2 s';
-	-- The words of table history, in the order of the numbers of the extension, from 1.
+	-- The words in table history, in the order of the numbers that the extension uses for them, from 1.
 	hows CONSTANT pg_catalog.text[] := '{elected,proclaimed,resigned,expired,revoked,forced,undone,disconnected,evicted}';
 	-- The maximum of advance_revision() of the extension, in units of 2^28 tokens.
 	most_incarnation CONSTANT pg_catalog.int8 := 32505856;
@@ -41,7 +41,7 @@ DECLARE
 	item pg_catalog.record;
 	counts pg_catalog.text;
 BEGIN
-	-- 1. unqualified names are those of PostgreSQL from here on; check the role and the server
+	-- 1. make unqualified names refer to objects of PostgreSQL from here on; check the role and the server
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	until := clock_timestamp() + patience;
 	IF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
@@ -72,7 +72,8 @@ BEGIN
 		RAISE EXCEPTION 'the portable edition of lock_election is incomplete' USING ERRCODE = '55000', HINT = 'Install its file again, as the role that owns it.';
 	END IF;
 
-	-- 2. lock out everybody else: calls wait from here on, and fail with 57014 before this transaction ends
+	-- 2. lock all tables: calls of other sessions wait from here on, and fail with 57014 before this transaction
+	--    ends
 	ALTER SCHEMA _lock_election RENAME TO _lock_election_portable;
 	ALTER SCHEMA lock_election RENAME TO lock_election_portable;
 	PERFORM set_config('lock_timeout', '100ms', true), set_config('deadlock_timeout', '50ms', true), set_config('jit', 'off', true);
@@ -92,7 +93,7 @@ BEGIN
 						DETAIL = format('They have locked table %s: processes %s.', target, coalesce(found, 'of prepared transactions')),
 						HINT = 'End them, then try again.';
 				END IF;
-				-- cancel calls that wait for a table locked here, and block another one
+				-- cancel calls that wait for a table that is locked here, because they may have locked the target
 				PERFORM pg_cancel_backend(x.pid) FROM (SELECT DISTINCT l.pid FROM pg_locks l
 					WHERE NOT l.granted AND l.locktype = 'relation' AND l.relation = ANY (locked)) x;
 			END;
@@ -124,9 +125,11 @@ BEGIN
 		RAISE EXCEPTION 'a table of the portable edition has been changed: token' USING ERRCODE = '55000';
 	END IF;
 
-	-- 4. advisory locks cannot move, because their keys differ; those of pg_advisory_lock() look the same
+	-- 4. fail if advisory locks are held, which cannot move, because their keys differ; locks of pg_advisory_lock()
+	--    look the same
 	FOR i IN 1 .. 20 LOOP
-		-- calls that wait for this transaction, or are about to, have some as well
+		-- ignore calls that wait for this transaction, and retry for calls that are about to wait; these hold
+		-- advisory locks, too
 		SELECT string_agg(DISTINCT l.pid::text, ', ') INTO found FROM pg_locks l
 			WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 				AND l.pid <> pg_backend_pid() AND NOT EXISTS (SELECT FROM pg_locks w WHERE w.pid = l.pid AND NOT w.granted AND w.relation = ANY (locked));
@@ -138,8 +141,8 @@ BEGIN
 			HINT = 'Release those of advisory_acquire(). If all of them are of pg_advisory_lock(): PGOPTIONS=''-c move.advisory_locks=mine''';
 	END IF;
 
-	-- 5. copy what has not ended, see ends() of the portable edition; a copy of another database has none of
-	-- its holders
+	-- 5. copy the rows that have not ended, see ends() of the portable edition; in a copy of another database,
+	--    remove the holders of the original
 	moment := clock_timestamp();
 	SELECT l.life, true INTO number, life_is_known FROM _lock_election_portable.life l JOIN pg_database d ON d.oid = l.database
 		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
@@ -161,7 +164,8 @@ BEGIN
 	CREATE INDEX ON moving_hold (kind, name);
 	ANALYZE moving_lease, moving_hold;
 	DELETE FROM moving_lease l WHERE l.ends_at <= moment;
-	-- add expired terms that nobody has ended; not in the old table, where triggers and defaults would run
+	-- add the ends of expired terms that no call has ended, but not to the old table, whose triggers and defaults
+	-- would run
 	CREATE TEMPORARY TABLE moving_history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at) ON COMMIT DROP AS
 		SELECT h.election, h.change, h.role, h.how, h.candidate, h.term, h.elected_at, h.changed_at, h.ended_at FROM _lock_election_portable.history h;
 	INSERT INTO moving_history
@@ -174,7 +178,7 @@ BEGIN
 		SELECT p.*, l.named, l.ttl AS lease_ttl, l.ends_at FROM _lock_election_portable.place p JOIN moving_lease l ON l.id = p.lease
 		WHERE p.members IS NULL OR (SELECT count(*) FROM _lock_election_portable.place q WHERE q.kind = p.kind AND q.token = p.token) = cardinality(p.members);
 
-	-- 6. find the highest number, and refuse rows that the extension could not read
+	-- 6. find the highest number, and fail if there are rows that the extension could not read
 	SELECT s.last_value INTO newest FROM _lock_election_portable.token s;
 	SELECT greatest(newest, (SELECT max(h.token) FROM _lock_election_portable.hold h), (SELECT max(p.token) FROM _lock_election_portable.place p),
 		(SELECT max(l.id) FROM _lock_election_portable.lease l), (SELECT max(h.change) FROM moving_history h)) INTO newest;
@@ -222,9 +226,9 @@ BEGIN
 	END;
 	EXECUTE format('CREATE EXTENSION lock_election SCHEMA %I', place);
 
-	-- 9. insert the rows before a manager reads them, as if the life of an earlier manager had ended now.  A
-	-- lease gets its time left, but at least 5 minutes, or its ttl if that is shorter; an evicted hold gets
-	-- only its time left
+	-- 9. insert the rows before a manager reads them, as if the run of an earlier manager had ended now.  A lease
+	--    gets its time left, but at least 5 minutes, or its ttl if that is shorter; an evicted hold gets only its
+	--    time left
 	ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
 	ALTER TABLE _lock_election.lease DISABLE TRIGGER USER;
 	ALTER TABLE _lock_election.queue DISABLE TRIGGER USER;
@@ -286,7 +290,7 @@ BEGIN
 		IF item.comment IS NOT NULL THEN EXECUTE format('COMMENT ON TRIGGER %I ON %s IS %L', item.name, item.relation, item.comment); END IF;
 	END LOOP;
 
-	-- 11. report settings: a transaction cannot change them in the extension
+	-- 11. report the settings to change, because the extension's settings cannot be changed in a transaction
 	FOR item IN SELECT * FROM (SELECT unnest('{notify,max_ttl,max_hold_for,history_retention,max_locks_per_role,max_waiters_per_lock,max_leases_per_role,max_keys_per_role,max_history_per_role}'::text[]) AS name,
 				unnest(ARRAY[c.notify, extract(epoch FROM c.max_ttl)::int || 's', extract(epoch FROM c.max_hold_for)::int || 's', (extract(epoch FROM c.history_retention) / 60)::int || 'min',
 					c.max_locks_per_role::text, c.max_waiters_per_lock::text, c.max_leases_per_role::text,

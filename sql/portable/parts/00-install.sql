@@ -60,7 +60,7 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
-	-- PGOPTIONS is not used, because connection poolers do not accept it
+	-- this hint does not propose PGOPTIONS, because connection poolers do not accept it
 	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
 	-- 1. check the server and the transaction

@@ -5,8 +5,8 @@
 --
 --     kind       1 lock, 2 election
 --     life       life of the server in which the deadline was last set, see "lives"
---     changed    transaction that entered, granted, evicted or ended it; lease_sync() finds news by it
---     told_call  call of lease_sync() that has reported it; 0 = none
+--     changed    id of the transaction that inserted the row, evicted or ended it; lease_sync() finds news by it
+--     told_call  number of the lease_sync() call that has reported the row as a result; 0 = none
 
 CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
 INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
@@ -15,7 +15,7 @@ UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_el
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
--- Settings, which lock_election.configure() changes, in one row.  A limit per role or lock of 0 means unlimited.
+-- Settings, which lock_election.configure() changes, in one row.  A limit of 0 per role or lock means unlimited.
 CREATE TABLE IF NOT EXISTS _lock_election.config (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
@@ -28,15 +28,15 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
-	-- added to tokens after a move from the C edition, whose tokens were ahead of the clock by this number
+	-- number added to tokens after a move from the C edition, whose tokens were ahead of the clock by this number
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of
--- the row itself, which differs in a restored dump.  database: oid of the database in which the row was written,
--- which differs in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if config.max_locks_per_role is set, so
--- that requests are counted.
+-- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of the
+-- row itself, so it differs from xmin in a restored dump.  database: oid of the database in which the row was
+-- written, so it differs from the current one in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if
+-- config.max_locks_per_role is set, so that requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -44,7 +44,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
--- All lives in which a live lease may last have been renewed; lives that began over 60 days ago are deleted
+-- All lives in which a lease that is still live may have been renewed last.  Lives that began over 60 days ago are
+-- deleted.
 CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	life pg_catalog.int8 PRIMARY KEY,
 	started pg_catalog.timestamptz NOT NULL
@@ -65,8 +66,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	owner pg_catalog.text
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The newest call of lease_sync() that requested something, one row per lease.  An older call that arrives later
--- has no effect.
+-- The number of the newest call of lease_sync() that made requests, one row per lease.  An older call that arrives
+-- later has no effect.
 CREATE TABLE IF NOT EXISTS _lock_election.asked (
 	lease pg_catalog.int8 PRIMARY KEY,
 	call pg_catalog.int8 NOT NULL
@@ -141,7 +142,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	PRIMARY KEY (lease, token)
 );
 
--- Changes of elections
+-- Changes of elections, one row per change.
 CREATE TABLE IF NOT EXISTS _lock_election.history (
 	change pg_catalog.int8 NOT NULL,
 	term pg_catalog.int8 NOT NULL,
@@ -165,7 +166,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
 );
 
--- Keys of compare_and_set()
+-- Keys of compare_and_set(), one row per key.
 CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	version pg_catalog.int8 NOT NULL,
 	role pg_catalog.name NOT NULL,
@@ -173,8 +174,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- Check first whether the index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and
--- block the writers behind it, even if it does.
+-- Check first whether an index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and block
+-- later ones, even if it exists.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;

@@ -3,20 +3,19 @@
 -- Only the public functions call the functions of schema _lock_election.  The public functions are SECURITY
 -- DEFINER, with a search_path of only pg_catalog, which also applies to all functions that they call.
 
--- Returns the caller's role, which is the session's role or that of SET ROLE.  A SECURITY DEFINER function of
--- the application does not change it, because the functions of this file cannot see their caller in any other
--- way.
+-- Returns the caller's role: the role of SET ROLE, or the session's role.  If a SECURITY DEFINER function of the
+-- application makes the call, its owner is ignored: these functions cannot read it, because current_user is their
+-- own owner.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	-- the role of SET ROLE was dropped; a NULL must not be compared with other roles
+	-- the role of SET ROLE was dropped; fail, because a NULL must not be compared with other roles
 	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
 	RETURN me;
 END $$;
 
--- Returns whether the caller has the privileges of a role, or those of "also", another role that may do the
--- same.
+-- Returns whether the caller has the privileges of "role", or those of "also", a second role that is sufficient.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -42,8 +41,8 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
--- Raises an error unless the caller is exactly the role that acquired the lock or term, as in the C edition.  A
--- member of that role must use SET ROLE first.
+-- Raises an error unless the caller's role is that which acquired the lock or term, as in the C edition.  A member
+-- of that role must use SET ROLE first.
 CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
@@ -53,7 +52,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Raises an error where no request can be decided: on a standby, in a read-only transaction, and at isolation
+-- Raises an error if no request can be decided here: on a standby, in a read-only transaction, and at isolation
 -- levels above READ COMMITTED, where the snapshot may be older than the section of the name.
 CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -40,7 +40,7 @@ BEGIN
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these rows contain transaction ids of the other database, which this database will use again
+		-- these rows contain transaction ids of the original database, which later transactions may have here
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
@@ -73,8 +73,8 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Returns the current life, for a renewal, or NULL if another transaction is beginning a life and may be idle.
--- In that case nothing expires, and the renewal keeps the life of its row.
+-- Returns the current life for a renewal.  Returns NULL if another transaction is beginning a life and may be idle;
+-- then nothing expires, and the renewal does not change the life in its row.
 CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;

@@ -48,14 +48,14 @@ BEGIN
 	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
 END $$;
 
--- Returns whether a call waits in the line of this name.  Must be called in the section of the name, because no
--- call can become the first in the line before the section ends.
+-- Returns whether a call waits in the line of this name.  Must be called in the section of the name.  If it returns
+-- false, it has locked the gate, so that no call becomes the first in the line before the section ends.
 CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
 END $$;
 
--- Same as has_line(), but outside of the section and without keeping the lock, so the result may be outdated at
+-- Same as has_line(), but for use outside of the section.  Does not keep the lock, so the result may be outdated at
 -- once.
 CREATE OR REPLACE FUNCTION _lock_election.sees_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -64,10 +64,10 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Returns whether the place with this token is behind the first call in the line of this name: whether the
+-- Returns whether the place with this token is behind the first call in the line of this name, that is, whether the
 -- arrival of that call is lower than the token.  A call publishes its arrival twice, and the higher number counts.
--- Returns false if the call has not published an arrival yet: it may still wait in the line of another name, and its
--- arrival will be higher than the tokens of all places that exist now.
+-- Returns false if the call has not published an arrival yet: it may still wait in the line of another name, and
+-- its arrival will be higher than the tokens of all places that exist now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)

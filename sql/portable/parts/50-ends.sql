@@ -5,8 +5,8 @@
 -- either sees the renewal, or the renewal finds that the row has ended.  A fence locks the row of a hold FOR KEY
 -- SHARE, so that the row can be marked as ended, but not deleted.
 
--- Returns the channel on which grants to a lease's places are announced.  This function and the next functions
--- are in PL/pgSQL, because PL/pgSQL keeps their plans.
+-- Returns the channel on which grants to a lease's places are announced.  This function and the next ones are in
+-- PL/pgSQL, because PL/pgSQL caches their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
@@ -95,8 +95,8 @@ BEGIN
 	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
 END $$;
 
--- Ends a hold.  asked is true if the hold's own client requested the end, and so needs no news of it.  Returns
--- false if a concurrent transaction renews or ends the hold, or if only a fence keeps its row.
+-- Ends a hold.  asked: true if the client of the hold requested the end, and so needs no news of it.  Returns false
+-- if a concurrent transaction renews or ends the hold, or if only a fence keeps its row.
 CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
@@ -132,8 +132,8 @@ BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Notifies the clients of the first places in the queues of these names, so that these clients settle the names
--- if no other call does.
+-- Notifies the clients of the first places in the queues of these names, so that they settle the names if no other
+-- call does.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;

@@ -86,7 +86,7 @@ BEGIN
 	IF own THEN
 		PERFORM _lock_election.drop_group(p.lease);
 	ELSIF p.ttl IS NOT NULL THEN
-		-- for several names, restart the ttl of their lease; if its row is locked, a renewal is doing that
+		-- for several names, restart the ttl of their lease; if its row is locked, a renewal is restarting it
 		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
 		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
@@ -101,8 +101,8 @@ BEGIN
 END $$;
 
 -- Grants the readers at the head of the queue, up to the first writer, in one statement, because there may be
--- thousands.  Does so only for two or more readers, on named leases that are certainly live.  Returns the number
--- of grants.
+-- thousands.  Requires at least two readers, all on named leases that are certainly live; otherwise grants none.
+-- Returns the number of grants.
 CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
@@ -131,9 +131,8 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places in order until one cannot be granted, and only places that came before the first call in the
--- line.  arrival is the caller's own arrival if the caller is that call; otherwise NULL.  Returns whether
--- anything has changed.
+-- Grants places in order, until a place cannot be granted, or is behind the first call in the line.  arrival: the
+-- caller's arrival if the caller is that call; otherwise NULL.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
@@ -157,7 +156,8 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Sweeps and serves these names, as every call that uses them must.  Returns whether anything has changed.
+-- Sweeps and serves these names.  Every call that uses a name does this first.  Returns whether anything has
+-- changed.
 CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;

@@ -3,15 +3,15 @@
 -- A request is for one name, or for several names together.  It is granted at once, takes a place in the queue,
 -- or is refused.
 
--- Type of a request with checked arguments, which is an attempt or requests a place
+-- Type of a request with checked arguments.  A request is an attempt, or takes a place if it is not granted.
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
 		CREATE TYPE _lock_election.request AS (
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
-			-- place: true = take a place, false = attempt; of_lease: announce the grant on the lease's channel;
-			-- call: number of the lease_sync() call
+			-- place: true = take a place, false = attempt; of_lease: true = announce the grant on the lease's
+			-- channel; call: number of the lease_sync() call
 			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
 			-- arrival of a call that is the first in the lines; otherwise NULL
 			arrival pg_catalog.int8);
@@ -36,8 +36,8 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name can be used for a lock or for permits, but not for both at the same time.');
 END $$;
 
--- Raises an error for a request or a proclaim if the history of the role's elections is too long.  Checks the
--- size of the whole table first, which is cheap, and is an upper bound for every role.
+-- Raises an error if the history of the role's elections is too long for another request or proclaim.  First checks
+-- the size of the whole table, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
@@ -103,7 +103,7 @@ BEGIN
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
-		-- another transaction, outside the section, ended the hold while this update waited
+		-- a transaction outside of the section ended the hold while this update waited
 		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
@@ -123,7 +123,7 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			-- abandoned places do not count, and may be behind a live place
+			-- the second count excludes abandoned places, which may be behind a live place
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
 				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
 					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
@@ -162,8 +162,8 @@ BEGIN
 	-- 1. check whether a name is used in a different way
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. check whether this is a repeated request; for one name, look for a hold first; for several names, for
-	--    a place
+	-- 2. check whether this request repeats an earlier one: for one name, search for a hold first; for several
+	--    names, search for a place first
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
 		IF NOT several THEN
 			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
@@ -251,8 +251,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Returns the position of a place in its queue, or in the longest queue if it is for several names.  Expired
--- places do not count.  There may be thousands of places, so the query calls no function for a live place.
+-- Returns the position of a place in its queue, or in the longest of its queues if it is for several names.  Does
+-- not count expired places.  There may be thousands of places, so the query calls no function for a live place.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
 		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -260,8 +260,9 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
--- Attempts a request once.  A refused attempt leaves nothing behind, not even its sections, because the caller's
--- transaction may become idle or keep waiting.  The waiters then settle the names.
+-- Attempts a request once.  A refused attempt is rolled back, and leaves its sections, because the caller's
+-- transaction may become idle or continue to wait.  If the attempt had ended or granted anything, notifies waiters,
+-- which then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -335,7 +336,7 @@ DECLARE
 	token int8;
 BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
-	-- only with an arrival, because a caller without one has tried acquire_free() already
+	-- a caller without an arrival has already tried acquire_free()
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
 		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
@@ -343,8 +344,9 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names; "until" NULL = without limit.  Returns NULL if the call gives
--- up.  The subtransaction leaves the lines if the call fails, is cancelled, or gives up.
+-- Waits for a request in the lines of its names; "until" NULL = unlimited.  Returns NULL if the call gives up.  The
+-- EXCEPTION clause makes this a subtransaction, whose end leaves the lines if the call fails, is cancelled, or
+-- gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
@@ -377,7 +379,7 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	-- after a crash, nothing expires until a life has begun, and attempts that only read do not begin one
+	-- begin a life after a crash, because nothing expires before, and attempts that only read do not begin one
 	PERFORM _lock_election.current_life();
 	token := _lock_election.attempt_if_free(r);
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
@@ -392,7 +394,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF token IS NULL THEN
-			-- a later place may now be the first
+			-- notify the first places, because this call no longer precedes them
 			PERFORM _lock_election.nudge(r.kind, r.names);
 			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;

@@ -1,7 +1,7 @@
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- From here on, each name gets COLLATE "C", as in the tables, so that equal bytes have the same section
--- whatever the collation of the argument.  Each array is replaced by a slice of itself, so that its subscripts
+-- From here on, each name gets COLLATE "C", as in the tables, so that names with equal bytes have the same section,
+-- regardless of the argument's collation.  Each array is replaced by a slice of itself, so that its subscripts
 -- begin at 1.
 
 -- Returns a request with checked arguments.
@@ -37,16 +37,16 @@ BEGIN
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
 END $$;
 
--- Acquires an exclusive lock or a term in one statement, if it has no holders and no waiters.  It has its own
--- ttl, or is on a lease that the caller has checked.  This is by far the most frequent case.  Returns NULL in all
--- other cases.
+-- Acquires an exclusive lock or a term in one statement, if it has no holders and no waiters; this is by far the
+-- most frequent case.  Returns NULL in all other cases.  The hold has its own ttl, or is on a lease that the caller
+-- has checked.
 --
--- first is true if the caller is the first in the line.  If another call is the first, this call does not enter
--- the section, because the holder may be about to release in it.  The section is entered in a subtransaction, so
--- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a
--- second row.  Every object is schema-qualified here, because a SET search_path would cost as much as a
--- statement.  The token is the column's default and the time is a variable, because with a volatile function the
--- SELECT would get its own plan node below the INSERT.
+-- first: true if the caller is the first in the line.  If another call is the first, this call does not enter the
+-- section, because the holder may need the section for its release.  The section is entered in a subtransaction, so
+-- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a second
+-- row.  Every object is schema-qualified here, because a SET search_path would cost as much as a statement.  The
+-- token is the column's default and the time is a variable, because with a volatile function the SELECT would get
+-- its own plan node below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -123,7 +123,7 @@ END $$;
 
 -- --- several names, independently of each other ---
 
--- Makes one request per name.  Takes places in the sections of all names.
+-- Makes one request per name.  For places, first enters the sections of all names.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
 RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -199,7 +199,7 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- Settles these names if that grants this token; otherwise leaves nothing behind, as attempt() does.
+-- Settles these names.  Rolls back, as attempt() does, unless that grants this token.
 CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.look_at(k, names);
@@ -209,10 +209,10 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
--- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: also
--- restart the ttl of a place.  goes_on: an earlier check in this call has restarted the ttl, and the row has
--- been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become a
--- place.
+-- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: true =
+-- also restart the ttl of a place.  goes_on: true = an earlier check in this call has restarted the ttl, and the
+-- row has been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become
+-- a place.
 CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -266,7 +266,8 @@ BEGIN
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
-			-- the place is being granted; the ttl of the hold has begun, and this call could not renew it
+			-- another transaction is granting the place: the ttl of the hold has begun, and this call could not
+			-- renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
 					'Another transaction is granting or ending it, and has not ended yet.');
@@ -464,7 +465,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- same as release_free(), whose call would cost a twentieth of an acquire and release
+	-- same as release_free(); calling that function would make an acquire with its release 5 % slower
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN

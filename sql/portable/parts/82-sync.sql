@@ -59,7 +59,7 @@ BEGIN
 	RETURN items;
 END $$;
 
--- Raises an error if the role may not execute the function that does the same as the action.
+-- Raises an error if the role may not execute the SQL function with the same effect as the action.
 CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
@@ -176,8 +176,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN t;
 END $$;
 
--- Carries out all items, releases first.  If one of them fails, carries out each in its own subtransaction
--- instead.
+-- Carries out all items, releases first.  If an item fails, starts again, with each item in its own subtransaction.
 CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -340,12 +339,12 @@ BEGIN
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
 			ORDER BY 5;
-		-- the granting transaction may have committed with synchronous_commit = off
+		-- flush, because the granting transaction may have committed with synchronous_commit = off
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. do not wait for a flush if nothing has to be durable, unless there are synchronous standbys, for which
-	--    a call always waits
+	-- 7. if nothing has to be durable, do not wait for a flush; but if there are synchronous standbys, always wait
+	--    for them
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);

@@ -28,7 +28,7 @@ BEGIN
 	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
 
--- Changes the term's row in place.  Needs no section, because the leader stays the same.
+-- Changes the candidate in the row of the term.  Needs no section, because the leader stays the same.
 CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;

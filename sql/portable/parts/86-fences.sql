@@ -12,12 +12,12 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- the first lock tells a release not to wait for the row; from the second lock, views find the fencing
-		-- process
+		-- because of the first lock, a release does not wait for the row; by the second lock, views find the
+		-- fencing process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
-	-- check only now, after the row was locked, that the hold has not ended and its lease is live
+	-- after locking the row, check that the hold has not ended and its lease is live
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
@@ -31,8 +31,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with other
-	-- transactions that do so
+	-- delete rows of ended transactions; at higher isolation levels, this could conflict with other transactions
+	-- that do the same
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -65,8 +65,8 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- only rows of this transaction count; a rollback to a savepoint removes them, and no other transaction can
-	-- write them
+	-- only rows with the id of this transaction count: a rollback to a savepoint removes them, and no other
+	-- transaction can write them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN
 		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
@@ -78,8 +78,8 @@ END $$;
 
 -- --- versions ---
 
--- Raises an error if the keys of a role, plus "more" bytes, exceed the limit.  Checks the size of the whole
--- table first, which is cheap, and is an upper bound for every role.
+-- Raises an error if the keys of a role, plus "more" bytes, exceed the limit.  First checks the size of the whole
+-- table, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);

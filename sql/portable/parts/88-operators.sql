@@ -1,6 +1,6 @@
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
--- Raises an error because the caller may end none of the holders.
+-- Raises an error, because the caller may not end or evict any of the holders.
 CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
@@ -26,7 +26,7 @@ BEGIN
 		managed := true;
 		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		-- wait for a concurrent renewal, because the deadline that it returns to its client counts
+		-- wait for a concurrent renewal: the evicted hold gets the deadline that the renewal returns to the client
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
 				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
@@ -75,8 +75,8 @@ BEGIN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 			opened := true;
 		ELSE
-			-- the row may be locked by a renewal that is being flushed, or by another transaction that ends the
-			-- hold
+			-- retry while the row is locked by a renewal that is being flushed, or by another transaction that ends
+			-- the hold
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
@@ -128,8 +128,7 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end the locks and leases of role %s', role), '', 'Only members of that role, or of pg_signal_backend, may do this.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. enter the sections, and end the places first, so that they are not granted the names that are released
-	--    below
+	-- 1. enter the sections, and end the places first, so that they are not granted the names that step 2 releases
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -143,8 +142,8 @@ BEGIN
 
 	-- 2. end leases with their holds and places, then the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- a lease with its holds and places counts as one; if its row is locked, only the holds and places are
-		-- ended and counted
+		-- count a lease with its holds and places as one; if its row is locked, only the holds and places are
+		-- ended, so count them
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -171,7 +170,7 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	-- same limit as in the C edition, which is so far below 2^53 that all later tokens stay below 2^53
+	-- same limit as in the C edition; it is so far below 2^53 that all later tokens stay below 2^53
 	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
 		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;

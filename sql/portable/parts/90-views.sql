@@ -1,6 +1,6 @@
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
--- Returns whether the caller may see the owner, token and connection of a hold of the role.
+-- Returns whether role "me" may see the owner, token and connection of a hold of "role".
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
@@ -20,8 +20,8 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are found by their gates, so only for names that have a holder or a place.  waitstart exists
-	-- since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
+	-- Blocked calls are found by their gates, and therefore only for names that have a holder or a place.  waitstart
+	-- exists since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
 	-- address with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
