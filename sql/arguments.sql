@@ -1,10 +1,10 @@
--- What the functions for locks take and refuse, and what they answer in one session. Tokens differ from run to run and
--- are never shown.
+-- Arguments that the functions for locks accept and reject, and their results in one session. Tokens differ from run to
+-- run, so the output never contains them.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
--- "state: message | detail | hint: hint" of what a statement raises, or its value
+-- Returns "state: message | detail | hint: hint" of the error that a statement raises, or the statement's value.
 CREATE FUNCTION outcome(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
@@ -15,7 +15,7 @@ BEGIN
 	RETURN coalesce(result, 'NULL');
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	-- invalid in the database's encoding: that would be an error here
+	-- raise an error if a message is invalid in the database's encoding
 	PERFORM convert_from(convert_to(SQLERRM || detail, 'UTF8'), 'UTF8');
 	RETURN SQLSTATE || ': ' || SQLERRM || coalesce(' | ' || nullif(detail, ''), '') || coalesce(' | hint: ' || nullif(hint, ''), '');
 END $$;
@@ -40,7 +40,7 @@ FROM unnest(ARRAY['acquire_lock(%s)', 'try_acquire_lock(%s)', 'renew_lock(%s, 1)
 	LATERAL (SELECT 'SELECT ' || g) AS s(f)
 ORDER BY f COLLATE "C", a COLLATE "C";
 
--- the longest, of one-byte and of two-byte characters, and spaces, quotes and line ends are names like any other
+-- the longest names, in one-byte and two-byte characters; names may contain spaces, quotes and line ends
 SELECT octet_length(n) AS bytes, acquire_lock(n) IS NOT NULL AS acquired
 FROM unnest(ARRAY[repeat('n', 255), repeat('é', 127) || 'n', ' ', E'a\n"b''\\', 'A', 'a']) AS n;
 SELECT octet_length(name) AS bytes, name FROM lock_election.locks ORDER BY name COLLATE "C";
@@ -57,7 +57,7 @@ SELECT a, outcome(format('SELECT try_acquire_lock(''ttl'', %L)', a)) FROM unnest
 SELECT a, outcome(format('SELECT renew_lock(''ttl'', 1, %L)', a)) FROM unnest(ARRAY['0', '-1 s', '25 days', '178000000 years']) AS a;
 SELECT outcome('SELECT acquire_lock(''ttl'', ttl => ''infinity'')') ~ '^22' AS infinite_is_refused;
 
--- the ends of the range, and fields that cancel out
+-- the shortest and the longest ttl, and intervals whose fields partly cancel each other
 SELECT a, acquire_lock('ttl' || a, ttl => a::interval) IS NOT NULL AS acquired, release_lock('ttl' || a)
 FROM unnest(ARRAY['100 ms', '24 days', '576 hours', '1 month -6 days', '-1 day 25 hours']) AS a;
 
@@ -68,7 +68,7 @@ SET client_min_messages = warning;
 SELECT a, outcome(format('SELECT acquire_lock(''taken'', wait => %L)', a))
 FROM unnest(ARRAY['-1 us', '-1 s', '-1 month', '178000000 years', '-178000000 years', '0', '1 us', '1 ms', '1 day -24 hours']) AS a;
 RESET client_min_messages;
--- the longest
+-- the longest wait, and one that is too long
 SELECT a, outcome(format('SELECT acquire_lock(''free'', wait => %L) > 0', a))
 FROM unnest(ARRAY['2562047788:00:54.775807', '2562047788:00:54.775806']) AS a;
 SELECT release_lock('free');
@@ -94,14 +94,14 @@ FROM unnest(ARRAY['SELECT renew_lock(''taken'', %s)', 'SELECT release_lock(''tak
 	'SELECT is_held(''taken'', %s)']) AS f,
 	unnest(ARRAY['NULL', '0', '-1', '1', '9223372036854775807', '-9223372036854775808']) AS a
 ORDER BY f COLLATE "C", a COLLATE "C";
--- what no token was returned for is not held; and nobody else's goes for it
+-- with a NULL token, nothing is released, not even the hold of this connection
 SELECT release_lock('taken', NULL), release_lock('taken', token => NULL, hold_for => '1 h', all_holds => true),
 	release_locks('{taken}', NULL);
 BEGIN;
 SELECT release_lock('taken', NULL), release_locks('{taken}', NULL);
 COMMIT;
 SELECT outcome('SELECT release_lock(NULL)'), outcome('SELECT release_lock(NULL, NULL)'), outcome('SELECT release_locks(NULL, NULL)');
--- the token of another name
+-- the token of a different name
 SELECT is_held('other', :taken), renew_lock('other', :taken), release_lock('other', :taken);
 SELECT is_held('taken', :taken), release_lock('taken', :taken);
 SELECT count(*) FROM lock_election.locks;
@@ -141,14 +141,14 @@ SELECT release_lock('r', :t);
 SELECT release_lock('r');
 SELECT force_release_lock('r');
 
--- a renewal may shorten; it is longer than what is left, never than the TTL
+-- a renewal may shorten the TTL; a later renewal without a TTL uses the shorter one
 SELECT acquire_lock('r', ttl => '1 h') AS t \gset
 SELECT renew_lock('r', :t, '10 s') BETWEEN '9 s' AND '10 s' AS shorter;
 SELECT renew_lock('r', :t) BETWEEN '9 s' AND '10 s' AS kept;
 SELECT release_lock('r');
 
 -- { C edition: locks that are bound to the connection
--- bound to the connection
+-- a lock that is bound to the connection ends with it
 SELECT acquire_lock('b', ttl => NULL) AS t \gset
 SELECT time_left FROM lock_election.locks;
 SELECT renew_lock('b', :t);
@@ -167,7 +167,7 @@ SELECT holds, time_left > '59 min' AS ttl_not_shorter FROM lock_election.locks;
 SELECT acquire_lock('h', ttl => '2 h', owner => 'o') = :t AS same_token;
 SELECT holds, time_left > '119 min' AS ttl_longer FROM lock_election.locks;
 SELECT try_acquire_lock('h', owner => 'O') IS NULL AS other_owner, try_acquire_lock('h') IS NULL AS no_owner;
--- an exclusive holder that asks for shared has one more hold of its exclusive slot
+-- an exclusive holder that acquires the lock in mode shared gets one more hold, and stays exclusive
 SELECT acquire_lock('h', mode => 'shared', owner => 'o') = :t AS same_token;
 SELECT mode, holds FROM lock_election.locks;
 SELECT release_lock('h', :t);
@@ -176,13 +176,13 @@ SELECT holds FROM lock_election.locks;
 SELECT release_lock('h', :t, all_holds => true);
 SELECT release_lock('h', :t, all_holds => true);
 SELECT count(*) FROM lock_election.locks;
--- a lock with a ttl does not become one of the connection, nor the other way round
+-- a lock with a ttl cannot become bound to the connection, and a bound lock cannot get a ttl
 SELECT acquire_lock('h', owner => 'o') IS NOT NULL AS acquired;
--- { C edition: bound to the connection
+-- { C edition: locks that are bound to the connection
 SELECT outcome('SELECT acquire_lock(''h'', ttl => NULL, owner => ''o'')');
 -- }
 SELECT release_lock('h');
--- { C edition: bound to the connection
+-- { C edition: locks that are bound to the connection
 SELECT acquire_lock('h', ttl => NULL, owner => 'o') IS NOT NULL AS acquired;
 SELECT outcome('SELECT acquire_lock(''h'', owner => ''o'')');
 SELECT release_lock('h');
@@ -195,7 +195,7 @@ SELECT acquire_lock('s', mode => 'shared') AS s2 \gset
 SELECT acquire_lock('s', mode => 'shared', owner => 'o') AS s3 \gset
 SELECT :s1 < :s2 AND :s2 < :s3 AS tokens_in_order, count(*), array_agg(slot ORDER BY slot) FROM lock_election.locks;
 SELECT try_acquire_lock('s') IS NULL AS writer_refused;
--- at once, whatever the wait
+-- an upgrade from shared to exclusive fails at once, even with an unlimited wait
 SELECT outcome('SELECT acquire_lock(''s'', owner => ''o'')');
 SELECT release_lock('s'), release_lock('s', :s1);
 SELECT try_acquire_lock('s') IS NULL AS writer_refused;
@@ -219,13 +219,13 @@ SELECT * FROM try_acquire_each('{}');
 SELECT release_locks(names, acquire_locks(names)) FROM (SELECT array_agg('n' || i) FROM generate_series(1, 1000) AS i) AS s(names);
 SELECT * FROM release_each('{a,b}', '{1}');
 SELECT * FROM release_each('{a}', '{1,2}');
--- what cannot be a token is not the connection's own
+-- numbers that cannot be tokens do not match this connection's holds
 SELECT count(token) FROM try_acquire_each('{a,b,c}');
 SELECT * FROM release_each('{a,b,c}', '{0,-1,NULL}');
 SELECT release_lock('a'), release_lock('b'), release_lock('c');
 SELECT compare_and_set('k', 0, repeat('x', 4097));
 
--- --- what the same owner, or a place, is told ---
+-- --- errors for a repeated owner, and for the token of a place ---
 
 SELECT acquire_lock('g1', owner => 'o') IS NOT NULL AS acquired;
 SELECT acquire_locks('{g1,g2}', owner => 'o');
@@ -251,7 +251,7 @@ SELECT name, mode, holds, closed_until > now() + interval '59 min' AS closed FRO
 SELECT force_release_lock('job');
 SELECT force_release_lock('job');
 SELECT count(*) FROM lock_election.locks;
--- counted from the acquisition, and over in time
+-- hold_for counts from the time of the acquire, and the name opens in time
 SELECT acquire_lock('job2') AS t \gset
 SELECT acquired_at FROM lock_election.locks \gset
 SELECT release_lock('job2', :t, hold_for => '200 ms');
@@ -262,7 +262,7 @@ SELECT release_lock('job2', :t, hold_for => '0');
 SELECT try_acquire_lock('job2') IS NOT NULL AS acquired;
 SELECT release_lock('job2');
 
--- { C edition: read-only transactions; tables that the manager alone writes
+-- { C edition: read-only transactions; tables that only the manager writes
 -- --- READ ONLY transactions ---
 
 BEGIN READ ONLY;
@@ -280,7 +280,7 @@ SELECT release_lock('ro', :t);
 RESET default_transaction_read_only;
 SELECT count(*) FROM lock_election.locks;
 
--- --- the tables are the manager's alone ---
+-- --- only the manager may write the tables ---
 
 INSERT INTO _lock_election.slot SELECT (s).* FROM (SELECT NULL::_lock_election.slot AS s) AS q;
 UPDATE _lock_election.slot SET token = 1;
@@ -346,7 +346,7 @@ SELECT count(*) FROM _lock_election.meta;
 SET ROLE regress_le_holder;
 SELECT campaign('theirs', 'me', '1 h') AS term \gset
 SET ROLE regress_le_other;
--- who knows a token may ask for it, not more; the same owner of another role is another owner
+-- a role that knows the token of another role may only check it; the same owner in another role is a different owner
 SELECT is_held('x', :t);
 SELECT outcome(format('SELECT release_lock(''x'', %s)', :t));
 SELECT outcome('SELECT release_lock(''x'')');
@@ -391,7 +391,7 @@ SET ROLE regress_le_holder;
 SELECT is_held('x', :t), acquire_lock('x', mode => 'shared') IS NOT NULL AS acquired;
 SET ROLE regress_le_other;
 SELECT acquire_lock('x', mode => 'shared') IS NOT NULL AS acquired;
--- of two holders, the one that it may end, or evict
+-- with two holders, only the holder that the caller may evict, or end, is evicted, or ended
 SELECT evict_lock('x'), evict_lock('x');
 SELECT role, evicted FROM lock_election.locks ORDER BY 2;
 SELECT force_release_lock('x');
@@ -399,11 +399,11 @@ SELECT role FROM lock_election.locks;
 RESET ROLE;
 SELECT force_release_lock('x');
 
--- all that the caller may evict, or none
+-- all holders that the caller may evict are evicted, or none of them
 SET ROLE regress_le_holder;
 SELECT acquire_lock('y', mode => 'shared') AS t \gset
 RESET ROLE;
--- { C edition: bound to the connection
+-- { C edition: locks that are bound to the connection
 SELECT acquire_lock('y', mode => 'shared', ttl => NULL) AS bound \gset
 SELECT replace(replace(outcome('SELECT evict_lock(''y'')'), :'bound', 'TOKEN'), pg_backend_pid()::text, 'PID');
 SELECT name, evicted FROM lock_election.locks;

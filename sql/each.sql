@@ -1,18 +1,18 @@
--- try_acquire_each, enqueue_each, release_each: each name for itself, by one request
+-- try_acquire_each, enqueue_each, release_each: one request, which handles each name independently
 \set VERBOSITY terse
 \set SHOW_CONTEXT never
 \pset null null
--- a row a name, in the order given; what is held already is not granted to another owner
+-- one row per name, in the order of the argument; a lock that is already held is not granted to another owner
 SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{b,a,c}');
 SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{d,c,b}', owner => 'other');
 SELECT name FROM lock_election.locks ORDER BY name;
--- tokens of their own, that grow in the order of the names
+-- each lock has its own token, and tokens grow in the order of the names
 SELECT array_agg(name ORDER BY token) FROM lock_election.locks;
--- shared, with a TTL, and on a lease that renews all
+-- shared locks on a lease
 SELECT grant_lease('1 min') AS lease \gset
 SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{s1,s2}', mode => 'shared', lease => :lease);
 SELECT count(*) FROM lock_election.locks WHERE mode = 'shared' AND lease = :lease;
--- the same request once more on a lease answers the same tokens
+-- a repeated request on the same lease returns the same tokens
 SELECT count(DISTINCT token) FROM (SELECT token FROM try_acquire_each('{s1,s2}', mode => 'shared', lease => :lease)
 	UNION ALL SELECT token FROM try_acquire_each('{s2,s1}', mode => 'shared', lease => :lease)) AS t;
 SELECT revoke_lease(:lease) IS NOT NULL AS revoked;
@@ -24,7 +24,7 @@ SELECT count(*) FROM lock_election.waiters;
 SELECT count(*) FROM enqueue_each('{a,b}');
 SELECT name, granted, queue_position FROM enqueue_each('{b,a}');
 
--- release: true, false, and what a NULL token holds
+-- release_each returns true for a released lock and false for any other name; a NULL token releases nothing
 CREATE TEMP TABLE t AS SELECT name, token FROM try_acquire_each('{r1,r2,r3}');
 SELECT * FROM release_each('{r2,none,r1,r3}', ARRAY[
 	(SELECT token FROM t WHERE name = 'r2'), 1, (SELECT token FROM t WHERE name = 'r2'), NULL]);
@@ -32,7 +32,7 @@ SELECT name, token = (SELECT token FROM t WHERE t.name = l.name) AS kept FROM lo
 SELECT count(*) FILTER (WHERE released) AS released FROM t, LATERAL release_each(ARRAY[t.name], ARRAY[t.token]);
 SELECT count(*) FROM lock_election.locks WHERE name LIKE 'r%';
 -- { C edition: a release takes effect at the end of its statement, or at the commit; view stat
--- alone in its statement it takes effect at once; beside anything else at the statement's end
+-- alone in its statement, a release takes effect at once; otherwise at the end of the statement
 SELECT token AS t FROM try_acquire_each('{r1}') \gset
 SELECT released, is_held(name, :t) FROM release_each('{r1}', ARRAY[:t]);
 SELECT is_held('r1', :t);
@@ -40,7 +40,7 @@ SELECT token AS t FROM try_acquire_each('{r1}') \gset
 SELECT checks AS before FROM lock_election.stat \gset
 SELECT * FROM release_each('{r1}', ARRAY[:t]);
 SELECT checks - :before AS checks FROM lock_election.stat;
--- in a transaction what is not held is looked at once, and what is held once more behind its fence
+-- in a transaction, a release checks a lock that is not held only once; a held lock is checked again after its fence
 BEGIN;
 SELECT checks AS before FROM lock_election.stat \gset
 SELECT * FROM release_each('{r1,r2}', '{1,1}');
@@ -49,12 +49,12 @@ SELECT release_lock('r1'), release_lock('r1', 1), release_locks('{r1}', 1);
 SELECT checks - :before AS checks FROM lock_election.stat;
 COMMIT;
 -- }
--- a place is left as well
+-- release_each also ends a place
 SELECT r.released FROM enqueue_each('{a}', owner => 'leaves') AS e, LATERAL release_each(ARRAY[e.name], ARRAY[e.token]) AS r;
 SELECT count(*) FROM lock_election.waiters WHERE owner = 'leaves';
 DROP TABLE t;
 
--- in a transaction: undone with it, released with its commit
+-- a rollback to a savepoint undoes the acquires since then
 BEGIN;
 SELECT count(token) FROM try_acquire_each('{t1,t2}');
 SAVEPOINT s;
@@ -62,16 +62,16 @@ SELECT count(token) FROM try_acquire_each('{t2,t3}');
 ROLLBACK TO s;
 SELECT name FROM lock_election.locks WHERE name LIKE 't%' ORDER BY name;
 COMMIT;
--- { C edition: so does a release in a transaction, and asking again takes it back
+-- { C edition: a release in a transaction takes effect at its commit, and a later acquire can cancel it
 BEGIN;
 SELECT array_agg(token ORDER BY name) AS t FROM lock_election.locks WHERE name LIKE 't%' \gset
 SELECT * FROM release_each('{t1,t2}', :'t');
--- the second time there is nothing left to release
+-- a second release of the same hold returns false
 SELECT * FROM release_each('{t1,t2}', :'t');
--- acquired again, it is one more hold: the release takes the other
+-- a new acquire adds a hold; the pending release ends only the earlier one
 SELECT name, token = ANY (:'t') AS same FROM try_acquire_each('{t1}');
 SELECT count(*) FROM lock_election.locks WHERE name LIKE 't%';
--- for a named owner, or on a lease, it is not
+-- an acquire by a named owner, or on a lease, is not granted before the commit
 SELECT grant_lease('1 min') AS lease \gset
 SELECT name, token IS NULL AS refused FROM try_acquire_each('{t2}', owner => 'other');
 SELECT name, token IS NULL AS refused FROM try_acquire_each('{t2}', lease => :lease);
@@ -83,7 +83,7 @@ SELECT * FROM release_each('{t1}', ARRAY[(SELECT token FROM lock_election.locks 
 ROLLBACK;
 SELECT name FROM lock_election.locks WHERE name LIKE 't%';
 
--- asking again on a lease takes back what was to be released: a holder, and a place
+-- on a lease, a repeated acquire or enqueue cancels the pending release of a holder or a place
 SELECT grant_lease('1 min') AS lease \gset
 SELECT acquire_lock('k1', owner => 'other') IS NOT NULL AS held;
 SELECT token AS place FROM enqueue_each('{k1}', lease => :lease) \gset
@@ -100,14 +100,14 @@ SELECT await_lock('k1', :place), is_held('k2', :held), is_held('k3', :also), is_
 SELECT revoke_lease(:lease);
 -- }
 
--- an answer that cannot be sent releases nothing
+-- if the result cannot be sent to the client, nothing is released
 SELECT token AS t FROM try_acquire_each(ARRAY[U&'\3042']) \gset
 SET client_encoding = 'LATIN1';
 SELECT * FROM release_each(ARRAY[U&'\3042'], ARRAY[:t]);
 RESET client_encoding;
 SELECT is_held(U&'\3042', :t);
 
--- no names: no rows
+-- an empty array of names returns no rows
 SELECT * FROM try_acquire_each('{}');
 SELECT * FROM enqueue_each('{}', lease => 1);
 SELECT * FROM release_each('{}', '{}');
@@ -116,12 +116,12 @@ SELECT * FROM release_each(ARRAY[]::text[], ARRAY[]::bigint[]);
 COMMIT;
 SELECT * FROM release_each('{}', '{1}');
 
--- one notice a call, of what another connection of the same owner has acquired
+-- one notice per call for locks that another connection with the same owner has acquired
 SELECT count(token) FROM try_acquire_each('{o1,o2}', owner => 'twice');
 \c -
 SELECT count(token) FROM try_acquire_each('{free,o1,o2}', owner => 'twice');
 
--- errors, and then nothing is changed
+-- calls that fail, and change nothing
 SELECT acquire_permit('permits', 3) IS NOT NULL AS permit;
 SELECT * FROM try_acquire_each('{e1,permits,e2}');
 SELECT * FROM enqueue_each('{e1,permits,e2}');

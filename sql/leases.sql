@@ -1,10 +1,10 @@
--- What the functions for leases and permits take and refuse, and what they answer in one session. Numbers of leases and
--- tokens differ from run to run and are never shown.
+-- Arguments that the functions for leases and permits accept and reject, and their results in one session. Numbers of
+-- leases and tokens differ from run to run, so the output never contains them.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
--- "state: message | detail | hint: hint" of what a statement raises, or its value; the lease's number is not shown
+-- Returns "state: message | detail | hint: hint" of the error that a statement raises, or its value. Masks the lease.
 CREATE FUNCTION outcome_of(statement text, lease bigint DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
@@ -15,7 +15,7 @@ BEGIN
 	RETURN coalesce(result, 'NULL');
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	IF SQLSTATE = '42883' THEN -- PostgreSQL's own, which differ between versions
+	IF SQLSTATE = '42883' THEN -- raised by PostgreSQL, with texts that differ between versions
 		detail := NULL;
 		hint := NULL;
 	END IF;
@@ -34,13 +34,13 @@ FROM unnest(ARRAY['keep_alive', 'revoke_lease', 'lease_time_to_live', 'lease_hol
 	unnest(ARRAY['NULL', '0', '-1', '1', '9223372036854775807', '-9223372036854775808']) AS a
 ORDER BY f COLLATE "C", a COLLATE "C";
 
--- an unknown one to hang on: the same for all
+-- an unknown lease: all functions that take a lease raise the same error
 SELECT f, a, outcome_of(format('SELECT ' || f, a))
 FROM unnest(ARRAY['acquire_lock(''x'', lease => %s)', 'try_acquire_lock(''x'', lease => %s)',
 	'acquire_permit(''x'', 1, lease => %s)']) AS f,
 	unnest(ARRAY['0', '-1', '1', '9223372036854775807', '-9223372036854775808']) AS a
 ORDER BY f COLLATE "C", a COLLATE "C";
--- a token is not a lease
+-- the token of a lock is not the number of a lease
 SELECT acquire_lock('x') AS t \gset
 SELECT keep_alive(:t), revoke_lease(:t), lease_time_to_live(:t);
 SELECT outcome_of(format('SELECT acquire_lock(''y'', lease => %s)', :t), :t);
@@ -64,7 +64,7 @@ SELECT keep_alive(lease => :l), revoke_lease(lease => :l), lease_time_to_live(le
 SELECT revoke_lease(grant_lease('100 ms')) IS NOT NULL AS shortest;
 
 -- { C edition: leases are granted and revoked at once
--- at once, also in a transaction that rolls back
+-- a rollback does not undo a grant or a revocation of a lease
 BEGIN;
 SELECT grant_lease('1 h') AS l \gset
 SELECT grant_lease('1 h') AS l2 \gset
@@ -81,16 +81,16 @@ SELECT acquire_lock('x', ttl => '1 s', lease => :l) AS t \gset
 SELECT acquire_lock('y', ttl => NULL, mode => 'shared', owner => 'o', lease => :l) AS t2 \gset
 SELECT name, mode, owner, lease = :l AS lease, holds, time_left > '59 min' AS time_left FROM lock_election.locks ORDER BY name;
 SELECT locks FROM lock_election.leases WHERE lease = :l;
--- again: the same token, and nothing is counted
+-- a repeated acquire on the same lease returns the same token, and adds no hold
 SELECT acquire_lock('x', lease => :l) = :t AS same, try_acquire_lock('x', mode => 'shared', lease => :l) = :t AS same;
 SELECT acquire_lock('y', mode => 'shared', owner => 'o', lease => :l) = :t2 AS same;
 SELECT name, holds FROM lock_election.locks ORDER BY name;
 SELECT outcome_of(format('SELECT acquire_lock(''y'', owner => ''o'', lease => %s)', :l));
--- with an owner it is that one's, and not the lease's
+-- acquires on the same lease re-enter a lock only if they also have the same owner
 SELECT try_acquire_lock('y', lease => :l) IS NULL AS without_owner, try_acquire_lock('x', owner => 'o', lease => :l) IS NULL AS with_owner;
 SELECT outcome_of('SELECT acquire_lock(''y'', mode => ''shared'', owner => ''o'')');
 SELECT try_acquire_lock('x') IS NULL AS without_lease;
--- a lock's renewal is the lease's; it has no ttl of its own
+-- renew_lock renews the lease of the lock; a lock on a lease has no ttl, so none can be passed
 SELECT renew_lock('x', :t);
 SELECT outcome_of(format('SELECT renew_lock(''x'', %s, ''1 h'')', :t));
 -- { C edition: a release takes effect at the end of its statement
@@ -120,9 +120,9 @@ SELECT set_permits('p', 3) AS not_in_use;
 SELECT acquire_permit(name => 'p', permits => 2, ttl => '1 min', wait => '0', owner => NULL, lease => NULL) AS p \gset
 SELECT acquire_permit('p', 2, owner => 'o') AS p2 \gset
 SELECT mode, owner, holds FROM lock_election.locks ORDER BY token;
--- each counts for itself, also for a named owner
+-- each permit counts, even if a named owner already has one
 SELECT acquire_permit('p', 2, wait => '0', owner => 'o') AS full;
--- one name is used in one way at a time
+-- a name is used either for a lock or for permits, and all users must pass the same number of permits
 SELECT outcome_of('SELECT acquire_permit(''p'', 3)'), outcome_of('SELECT acquire_permit(''p'', 1, wait => ''0'')');
 SELECT outcome_of('SELECT acquire_lock(''p'')'), outcome_of('SELECT try_acquire_lock(''p'', mode => ''shared'')');
 SELECT acquire_lock('q') AS q \gset
@@ -130,9 +130,9 @@ SELECT outcome_of('SELECT acquire_permit(''q'', 1)'), outcome_of('SELECT set_per
 SELECT release_lock('q');
 SELECT acquire_permit('q', 2147483647) AS q \gset
 SELECT set_permits('q', 1), release_lock('q');
--- renewed and released like a lock
+-- permits are renewed and released like locks
 SELECT renew_lock('p', :p), renew_lock('p', :p, '2 min'), is_held('p', :p);
--- { C edition: so it does for a permit; locks that are bound to the connection
+-- { C edition: a release takes effect at the end of its statement; permits that are bound to the connection
 SELECT release_lock('p', :p), release_lock('p', :p), is_held('p', :p), is_held('p', :p2);
 SELECT acquire_permit('p', 2, ttl => NULL) AS p \gset
 SELECT set_permits('p', 5), set_permits('p', 1);
@@ -144,7 +144,7 @@ SELECT outcome_of('SELECT acquire_permit(''p'', 7) IS NOT NULL') AS unused, rele
 -- }
 SELECT force_release_lock('p') IS NOT NULL AS forced;
 
--- on a lease: each of them counts
+-- on a lease, each acquire of a permit gets another permit
 SELECT grant_lease() AS l \gset
 SELECT acquire_permit('p', 2, lease => :l) AS p \gset
 SELECT acquire_permit('p', 2, lease => :l) <> :p AS another;
@@ -153,7 +153,7 @@ SELECT outcome_of(format('SELECT renew_lock(''p'', %s, ''1 s'')', :p));
 SELECT revoke_lease(:l);
 SELECT count(*) FROM lock_election.locks;
 
--- undone with its transaction
+-- a rollback undoes the acquire of a permit
 BEGIN;
 SELECT acquire_permit('p', 2) AS p \gset
 SAVEPOINT s;
@@ -162,14 +162,14 @@ ROLLBACK TO s;
 SELECT count(*) FROM lock_election.locks;
 ROLLBACK;
 SELECT count(*) FROM lock_election.locks;
--- { C edition: read-only transactions; tables that the manager alone writes
+-- { C edition: read-only transactions; tables that only the manager writes
 BEGIN READ ONLY;
 SELECT grant_lease() AS l \gset
 SELECT acquire_permit('p', 2, lease => :l) IS NOT NULL AS acquired, set_permits('p', 3);
 SELECT keep_alive(:l), revoke_lease(:l);
 COMMIT;
 
--- --- the table is the manager's alone ---
+-- --- only the manager may write the table ---
 
 INSERT INTO _lock_election.lease VALUES (1, 1, 1, 'infinity', 10);
 UPDATE _lock_election.lease SET ttl = 1;
@@ -201,7 +201,7 @@ SELECT outcome_of('SELECT set_permits(''p'', 3)');
 SELECT acquire_permit('p', 2) IS NOT NULL AS acquired;
 SET ROLE regress_le_stats;
 SELECT lease = :l AS lease, owner, role, locks FROM lock_election.leases;
--- of two holders' roles it is a member of one
+-- a role that is a member of only one of the two holders' roles may not change the permits
 SET ROLE regress_le_member;
 SELECT outcome_of('SELECT set_permits(''p'', 3)');
 SET ROLE regress_le_both;
