@@ -11,9 +11,8 @@
 #define LE_CHANNEL_SIZE (3 + 32 + 1)
 
 /*
- * Computes the channel of a lock or an election.  The same name always has the same channel, so a client can
- * compute it, too: "le_" and the first 32 hexadecimal digits of the SHA-256 of "lock " or "election " and the
- * name, in the database's encoding.
+ * Computes the channel of a lock or an election, as clients can, too: "le_" and the first 32 hexadecimal
+ * digits of the SHA-256 of "lock " or "election " and the name, in the database's encoding.
  */
 extern void le_channel_name(LeKind kind, LeText name, char *channel);
 

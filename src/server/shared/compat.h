@@ -93,7 +93,7 @@ typedef Oid LeRelFileNumber;
 #define le_vxid_proc(vxid) BackendIdGetProc((vxid).backendId)
 #endif
 
-/* LockHeldByMe() of PostgreSQL 17 can also check for a stronger lock */
+/* PostgreSQL 17 adds the argument "orstronger" to LockHeldByMe() */
 #if PG_VERSION_NUM >= 170000
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode), false)
 #else
@@ -133,7 +133,7 @@ typedef Oid LeRelFileNumber;
 #else
 #define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_defined)
 #endif
-#define LE_SYNC_STANDBYS_KNOWN   0x01 /* the checkpointer has set the other flag */
+#define LE_SYNC_STANDBYS_KNOWN   0x01 /* the checkpointer has initialized the flags */
 #define LE_SYNC_STANDBYS_DEFINED 0x02
 
 static inline bool
@@ -144,8 +144,8 @@ le_sync_standbys_are_flags(int version)
 }
 
 /*
- * Returns whether there are synchronous standbys to wait for.  Interprets the byte in the way of the running
- * server's version.
+ * Returns whether there are synchronous standbys to wait for.  Interprets the byte according to the version
+ * of the running server.
  */
 static inline bool
 le_sync_standbys_defined(void)

@@ -27,7 +27,6 @@ set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint
 	set(&counters->reset_at, GetCurrentTimestamp());
 }
 
-/* Resets the counters with atomic writes, because the manager may increment them at the same time. */
 void
 le_counters_reset(LeCounters *counters)
 {
@@ -79,7 +78,7 @@ static inline pg_attribute_unused() bool is_locked(void)
 	return LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE);
 }
 
-/* Returns whether the list at LeDbState contains this change. */
+/* Returns whether the list at LeDbState contains this change of the state. */
 static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to)
 {
 	switch (to)

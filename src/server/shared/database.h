@@ -4,7 +4,7 @@
  *		and stopping it.
  *
  * The launcher, the managers, sessions and commands such as DROP DATABASE all change entries, but only through
- * the functions below.  These change the state in one place, and assert the old state first.
+ * the functions below, which assert the old state first.
  */
 #ifndef LE_DATABASE_H
 #define LE_DATABASE_H
@@ -67,7 +67,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 hints_dropped;
 	pg_atomic_uint64 write_us; /* time spent on writing and committing, in microseconds */
 	LeDurationCounters durations[LE_DURATION_TYPES];
-	pg_atomic_uint64 reset_at; /* TimestampTz */
+	pg_atomic_uint64 reset_at; /* time of the last reset, TimestampTz */
 } LeCounters;
 
 /* Special kind of a hint: a lease has news. */
@@ -126,7 +126,7 @@ typedef struct LeDatabase
 	bool created;    /* the extension was created after the last worker started: start the next one at once */
 	bool leave;      /* the worker is asked to leave */
 	int reserved_by; /* pid of a backend that keeps managers from starting, as DROP DATABASE does; 0 = none */
-	int attached;    /* number of sessions that have a mailbox here */
+	int attached;    /* number of sessions that have a mailbox of this entry */
 	bool has_mailboxes; /* the mailboxes are initialized; never reset */
 	int worker_pid;     /* pid of the worker; 0 = none, or it has not started yet */
 	int manager_proc;   /* -1: none */
@@ -135,7 +135,7 @@ typedef struct LeDatabase
 	TimestampTz started;
 
 	/* --- not protected by a lock --- */
-	pg_atomic_uint32 stack;    /* proc number + 1 of the newest mailbox, and LE_STACK_SILENT; 0: empty */
+	pg_atomic_uint32 stack;    /* proc number + 1 of the newest mailbox | LE_STACK_SILENT; 0 = empty */
 	pg_atomic_uint32 asleep;   /* 1: the manager must be woken up to check the stack */
 	pg_atomic_uint32 recheck;  /* 1: the extension may have been dropped */
 	pg_atomic_uint32 running;  /* 1: state is RUNNING; for readers without the lock */
@@ -147,7 +147,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 held; /* number of holders and of entries in queues */
 	pg_atomic_uint64 queued;
 	pg_atomic_uint64 oldest_wait; /* start of the oldest wait for a lock, TimestampTz; 0 = none */
-	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* bytes in tables slot, lease and queue, for a view */
+	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* sizes of tables slot, lease and queue in bytes */
 
 	/* the current outage, for health(): see manager/outage.c */
 	pg_atomic_uint64 outage_since;     /* start of the outage, TimestampTz; 0 = none; written last */
@@ -159,11 +159,11 @@ typedef struct LeDatabase
 	 * for health(): the first commit that is still unconfirmed although its session has stopped waiting for
 	 * standbys; see backend/durability.c
 	 */
-	pg_atomic_uint64 unconfirmed_since; /* start of that wait, by le_clock(); 0 = none; written last */
+	pg_atomic_uint64 unconfirmed_since; /* start of its wait, by le_clock(); 0 = none; written last */
 	pg_atomic_uint64 unconfirmed_lsn;
-	pg_atomic_uint32 unconfirmed_mode; /* mode of that wait, SYNC_REP_WAIT_... */
+	pg_atomic_uint32 unconfirmed_mode; /* mode of that wait: SYNC_REP_WAIT_WRITE, ..FLUSH or ..APPLY */
 	LeCounters counters;
-	uint32 epochs[LE_EPOCH_WORDS]; /* written by the manager's core */
+	uint32 epochs[LE_EPOCH_WORDS]; /* see core/epoch.h; written by the manager's core */
 	LeHintRing ring;
 } LeDatabase;
 
@@ -195,7 +195,7 @@ extern void le_database_starting(LeDatabase *db);
 /* Returns whether an ended session has left mail for a manager.  Requires that no session is attached. */
 extern bool le_database_has_mail(LeDatabase *db);
 
-/* IDLE -> FREE.  Requires that no session is attached. */
+/* IDLE -> FREE: called when the entry is no longer needed.  Requires that no session is attached. */
 extern void le_database_free(LeDatabase *db);
 
 /* --- called by the worker --- */
@@ -249,7 +249,7 @@ extern void le_database_attach(LeDatabase *db);
  */
 extern void le_database_detach(struct LeMailbox *box);
 
-/* Resets the counters.  Needs no lock, even if the manager increments them at the same time. */
+/* Resets the counters with atomic writes, so it needs no lock. */
 extern void le_counters_reset(LeCounters *counters);
 
 #endif /* LE_DATABASE_H */

@@ -67,9 +67,9 @@ typedef struct LeFaultEntry
 	LeFaultAction action;
 	int ms;
 	int skip;
-	int times; /* 0 = unlimited */
+	int times; /* number of hits that act; 0 = unlimited */
 	int acted;
-	int pid;           /* 0 = any process */
+	int pid;           /* pid of the process whose hits count; 0 = any process */
 	int64 hits;        /* number of hits by the processes that pid selects */
 	uint32 generation; /* incremented to release waiters: waits with an older value end */
 	int waiting;       /* pid of a waiting process; 0 = none */
@@ -269,7 +269,7 @@ locked_entry(FunctionCallInfo fcinfo)
 	return entry;
 }
 
-/* le_fault_set(point, action, ms, skip, times, pid) */
+/* Implements le_fault_set(point, action, ms, skip, times, pid). */
 Datum
 le_fault_set(PG_FUNCTION_ARGS)
 {
@@ -286,7 +286,7 @@ le_fault_set(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* le_fault_release(point) */
+/* Implements le_fault_release(point). */
 Datum
 le_fault_release(PG_FUNCTION_ARGS)
 {
@@ -298,7 +298,7 @@ le_fault_release(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* le_fault_hits(point) */
+/* Implements le_fault_hits(point). */
 Datum
 le_fault_hits(PG_FUNCTION_ARGS)
 {
@@ -309,7 +309,7 @@ le_fault_hits(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(hits);
 }
 
-/* le_fault_waiting(point) */
+/* Implements le_fault_waiting(point). */
 Datum
 le_fault_waiting(PG_FUNCTION_ARGS)
 {
@@ -320,7 +320,7 @@ le_fault_waiting(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(pid);
 }
 
-/* le_fault_clear() */
+/* Implements le_fault_clear(). */
 Datum
 le_fault_clear(PG_FUNCTION_ARGS)
 {
@@ -333,7 +333,7 @@ le_fault_clear(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* le_fault_forget_standbys() */
+/* Implements le_fault_forget_standbys(). */
 Datum
 le_fault_forget_standbys(PG_FUNCTION_ARGS)
 {

@@ -16,13 +16,15 @@
 #include "shared/compat.h"
 
 /*
- * Called while shared memory is created: return the size of the table of fault points, and initialize the
- * table.
+ * Return the size of the table of fault points, and initialize the table.  Called while shared memory is
+ * created.
  */
 extern Size le_fault_size(void);
 extern void le_fault_init(void *memory, bool found);
 
-/* Called when this process reaches the point with this name. */
+/*
+ * Called when this process reaches the point with this name.  Carries out the point's action, if it is armed.
+ */
 extern void le_fault_point(const char *name, bool can_fail);
 
 /* The worker of shared/fault_worker.c. */

@@ -56,7 +56,7 @@ run_statement(RawStmt *statement, const char *sql)
 	CommandCounterIncrement();
 }
 
-/* Entry point of the worker.  bgw_extra contains the statements. */
+/* Runs the statements in bgw_extra.  This is the entry point of the worker. */
 void
 le_fault_worker_main(Datum arg)
 {
@@ -75,7 +75,7 @@ le_fault_worker_main(Datum arg)
 	proc_exit(0);
 }
 
-/* le_fault_worker(sql) */
+/* Implements le_fault_worker(sql). */
 Datum
 le_fault_worker(PG_FUNCTION_ARGS)
 {

@@ -24,8 +24,7 @@ extern bool le_fence_held(int64 token);
 
 /*
  * Returns the process ids of the transactions that hold the fence, and sends a signal to each of them (signo
- * 0 = no signal).  No process can end before it gets the signal, so the signal hits no other process with the
- * same id.
+ * 0 = no signal).  The signal cannot hit a later process with the same id.
  */
 extern List *le_fence_pids(int64 token, int signo);
 

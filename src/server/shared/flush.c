@@ -283,7 +283,7 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 	Assert(!XLogRecPtrIsInvalid(lsn));
 	process(proc)->flush_lsn = lsn;
 
-	/* several managers may raise it at the same time */
+	/* raise "wanted"; other managers may raise it at the same time */
 	while (wanted < lsn && !pg_atomic_compare_exchange_u64(&flush()->wanted, &wanted, lsn))
 		;
 	Assert(pg_atomic_read_u64(&flush()->wanted) >= lsn);

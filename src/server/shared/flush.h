@@ -52,7 +52,7 @@ le_renewal_is_raised(const LeReply *reply, bool need_standby)
 	return reply->raised && !le_waits_for_standby(need_standby);
 }
 
-/* Called while shared memory is created. */
+/* Initializes LeShared.flush.  Called while shared memory is created. */
 extern void le_flush_init(void);
 
 /* --- called by the manager --- */

@@ -29,10 +29,6 @@ mailbox_init(LeMailbox *box)
 	pg_atomic_init_u64(&box->confirming_since, 0);
 }
 
-/*
- * Initializes the mailboxes only when the entry is first used.  Until then they use no memory, because the
- * operating system allocates a page only when it is first written to.
- */
 void
 le_mailboxes_init(LeDatabase *db)
 {
@@ -111,8 +107,8 @@ le_ring_softly(LeMailbox *box)
 		return;
 
 	/*
-	 * The manager sets "asleep" before it checks the stack, so at least one of the two sees what the other
-	 * has stored.
+	 * The manager sets "asleep" before it checks the stack, so at least one of both processes sees the data
+	 * that the other has stored.
 	 */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->asleep) != 0 || pg_atomic_read_u64(&db->queued) != 0)
@@ -157,7 +153,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 void
 le_mailbox_clear(LeMailbox *box)
 {
-	/* a session ends only after its transaction */
+	/* a session ends only after its last transaction */
 	Assert(box->session != 0 && pg_atomic_read_u32(&box->releasing) == 0);
 	if (pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED)
 		le_releases_drop(&box->releases);

@@ -52,8 +52,8 @@ extern const char *le_body_get(const LeMailbox *box);
 extern void le_body_answer(LeMailbox *box, const void *answers, Size size);
 
 /*
- * Write and read the body of a command for several names.  With "each", the body begins with one LeEachAnswer
- * and one token for each name.  The names follow.  le_names_get() returns false if the request was withdrawn.
+ * Write and read the body of a command for several names, in the format that shared/names.c describes.
+ * le_names_get() returns false if the request was withdrawn.
  */
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);

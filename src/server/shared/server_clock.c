@@ -20,8 +20,8 @@ le_clock(void)
 }
 
 /*
- * Change of the difference of the clocks, in microseconds, above which the time of day was set.  It is more
- * than the time between two readings of the clocks on a busy machine.
+ * Microseconds; if the difference of the clocks changes by more, the time of day was set.  This is more than
+ * the time between two readings of the clocks on a busy machine.
  */
 #define WALL_STEP (1 * LE_SECOND)
 

@@ -14,12 +14,12 @@
 #define LE_MAX_DURATION_MS (24 * 24 * 60 * 60 * 1000)
 
 /*
- * Called from _PG_init.  Defines the settings that need no shared memory, even if the library is not
+ * Defines the settings that need no shared memory.  Called from _PG_init, even if the library is not
  * preloaded.
  */
 extern void le_settings_define_everywhere(void);
 
-/* Called from _PG_init while shared_preload_libraries is loaded.  Defines all other settings. */
+/* Defines all other settings.  Called from _PG_init while shared_preload_libraries is loaded. */
 extern void le_settings_define(void);
 
 /* Values of lock_election.notify: the hints that are sent. */

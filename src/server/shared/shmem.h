@@ -36,7 +36,7 @@
  *	5.	The backend reads the reply once answered equals posted.
  *
  * Each database has a mailbox for each proc number.  So if a manager is stuck, the mail of an ended session
- * blocks only later sessions of the same database, which could do nothing without that manager anyway.
+ * blocks only later sessions of the same database.
  *
  * Mail reports events whose sending must not fail: rollback of a (sub)transaction, releases of a commit, end
  * of a fence, end of the session, and "this session has waited for deadlock_timeout".
@@ -139,7 +139,7 @@ typedef struct LeReleases
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
-/* Mail flags, which a session raises for its manager. */
+/* Mail flags, which a session sets for its manager. */
 #define LE_MAIL_SESSION_END 0x01 /* the session has ended */
 #define LE_MAIL_FENCE_ENDED 0x02 /* the session has released a fence */
 #define LE_MAIL_WAITS_LONG  0x04 /* the session waited for deadlock_timeout and asks for a deadlock search */
@@ -184,12 +184,12 @@ typedef struct LeMailbox
 	LeRequestType type;
 	union
 	{
-		LeCommand command; /* COMMAND, LEADER, SYNC: the command without its texts */
+		LeCommand command; /* COMMAND, LEADER, SYNC: the core command without its texts */
 		struct
 		{
 			LeKind kind;       /* kind of the given name, if any; or LE_PAGE_LEASES */
 			LePageCursor from; /* position at which the page begins */
-		} page;                /* PAGE */
+		} page;                /* PAGE: the page to return */
 	};
 	LeTextSpan name;  /* COMMAND, LEADER; PAGE: list only this lock */
 	LeTextSpan owner; /* COMMAND */
@@ -222,12 +222,12 @@ typedef struct LeMailbox
 	pg_atomic_uint32 bound;    /* number of locks bound to this connection */
 	int64 revision;            /* revision of the waiting request; 0 = none */
 	uint64 released_lsn;       /* LSN of the releases that were mailed; 0: none of them has to be durable */
-	LeReply reply;             /* COMMAND, LEADER, SYNC */
+	LeReply reply;             /* reply to a COMMAND, LEADER or SYNC */
 	union
 	{
 		LePageCursor next_page;   /* PAGE: position at which the next page begins */
-		TimestampTz leader_since; /* LEADER */
-		LeSyncTold sync;          /* SYNC */
+		TimestampTz leader_since; /* LEADER: start of the leader's term */
+		LeSyncTold sync;          /* SYNC: reply to lease_sync() */
 	};
 	LeTime reply_as_of; /* start of the durations in the reply, by le_clock() */
 	int sqlstate;       /* 0 = no error; otherwise the request failed */
@@ -243,14 +243,14 @@ typedef struct LeMailbox
 typedef struct LeProcess
 {
 	pg_atomic_uint32 bell; /* see shared/sleep.h */
-	uint64 generation;     /* generation of its newest session; written by the process */
+	uint64 generation;     /* generation of the newest session of this proc number; written by that session */
 
 	/* --- see shared/flush.h --- */
 	pg_atomic_uint32 present;      /* 1: the process can be named the flusher */
 	pg_atomic_uint32 flush_linked; /* 1: the process is in the stack of waiting processes */
 	uint32 flush_next;             /* next process in that stack: proc number + 1; 0 = end */
 	uint32 flush_round;            /* number of the last flush that served this process */
-	uint64 flush_lsn;              /* LSN up to which it needs the WAL flushed */
+	uint64 flush_lsn;              /* LSN up to which this process needs the WAL flushed */
 } LeProcess;
 
 /* The processes that wait for a flush of the WAL, see shared/flush.h. */
@@ -277,7 +277,7 @@ typedef struct LeShared
 	LWLock *lock;
 	uint64 boot;                  /* time of creation, which identifies this shared memory; never 0 */
 	uint8 channel_key[32];        /* random; the channels of leases are derived from it */
-	TimestampTz checkpoint_at;    /* last checkpoint before boot; on a standby by its primary's clock */
+	TimestampTz checkpoint_at;    /* time of the last checkpoint before boot, by the primary's clock */
 	pg_atomic_uint64 incarnation; /* highest incarnation of any database so far */
 	pg_atomic_uint32 many_fences; /* fences of transactions with many fences (backend/session_fence.c) */
 	int max_sessions;
@@ -308,8 +308,8 @@ le_mailbox_proc(const LeMailbox *box)
 extern LeTime le_clock(void);
 
 /*
- * Returns the time of day that corresponds to a time of le_clock().  Used only by the manager.  The same
- * argument gives the same result, unless the system clock was set in between.
+ * Returns the time of day that corresponds to a time of le_clock().  The same argument gives the same result,
+ * unless the system clock was set in between.
  */
 extern TimestampTz le_wall(LeTime now);
 
@@ -344,7 +344,10 @@ extern int le_take_stack(LeDatabase *db, uint32 *procs);
 /* Clears the mailbox of an ended session for the next session, when its contents are no longer needed. */
 extern void le_mailbox_clear(LeMailbox *box);
 
-/* Initializes the mailboxes of a database entry when it is used for the first time. */
+/*
+ * Initializes the mailboxes of a database entry when the entry is first used.  Until then they use no memory,
+ * because the system allocates a page only when it is first written to.
+ */
 extern void le_mailboxes_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */

@@ -5,7 +5,10 @@
 #ifndef LE_STARTUP_H
 #define LE_STARTUP_H
 
-/* Called from _PG_init while shared_preload_libraries is loaded. */
+/*
+ * Installs the hooks that create the shared memory.  Called from _PG_init while shared_preload_libraries is
+ * loaded.
+ */
 extern void le_startup_init_hooks(void);
 
 #endif /* LE_STARTUP_H */

@@ -38,7 +38,10 @@ extern void le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple);
 /* Raises an error if the status of this reply is an error for every command. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
-/* Issues a notice that two calls with the same owner hold this lock together. */
+/*
+ * Issues a notice that two calls with the same owner hold this lock, although each believes that it holds the
+ * lock alone.
+ */
 extern void le_notice_shared_owner(const LeCommand *cmd);
 
 /*
@@ -68,7 +71,7 @@ extern void le_raise_other_lease(int64 lease);
  */
 extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
 
-/* Returns whether this release may take effect at once, because it is the last action of its transaction. */
+/* Returns whether this release may take effect at once, instead of at the commit. */
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 
 /* The kinds of acquires, with the order of arguments.  Only functions with six arguments have "wait". */

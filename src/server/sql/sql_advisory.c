@@ -133,7 +133,7 @@ check_server(void)
 						errhint("Connect to the primary, or set lock_election.advisory_on_standby.")));
 }
 
-/* advisory_acquire(name, wait, shared, scope) */
+/* Implements advisory_acquire(name, wait, shared, scope). */
 Datum
 le_advisory_acquire(PG_FUNCTION_ARGS)
 {
@@ -150,7 +150,7 @@ le_advisory_acquire(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(wait_for_lock(&tag, mode, session, wait_timeout_ms(wait_us)));
 }
 
-/* advisory_release(name, shared) */
+/* Implements advisory_release(name, shared). */
 Datum
 le_advisory_release(PG_FUNCTION_ARGS)
 {

@@ -1,8 +1,7 @@
 /*
  * sql/sql_each.c
  *		SQL functions that acquire, enqueue or release many locks in one request, each independently of the
- *		others.  They return a row for each name, in the order of the names, or whether all locks were
- *		released.
+ *		others.
  */
 #include "postgres.h"
 
@@ -56,14 +55,14 @@ pending_of_each(const LeCommand *cmd)
 
 /*
  * Reads the arguments into an empty command, and acquires or enqueues each name.  Returns one result for each
- * name; all results are durable.  Raises errors.
+ * name.  All results are durable.
  */
 static LeEachAnswer *
 acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeEachAnswer *answers;
 	LeReply reply;
-	int granted = -1; /* index of the first name that was not held before; -1 = none */
+	int granted = -1; /* index of the first newly granted name; -1 = none */
 	bool told_owner = false;
 
 	/* 1. send the request, unless there are no names */
@@ -93,7 +92,7 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	{
 		LeEachAnswer *answer = &answers[i];
 
-		/* an acquire on a lease adds no hold, so a pending release would end it: cancel the release */
+		/* a repeated acquire on a lease adds no hold: cancel releases that would end it */
 		if (cmd->lease != 0 && (answer->status == LE_OK || answer->status == LE_QUEUED))
 			le_pending_cancel(answer->token, cmd->names[i]);
 		if (answer->status != LE_OK)
@@ -113,7 +112,7 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	return answers;
 }
 
-/* try_acquire_each(names, ttl, mode, owner, lease) */
+/* Implements try_acquire_each(names, ttl, mode, owner, lease). */
 Datum
 le_try_acquire_each(PG_FUNCTION_ARGS)
 {
@@ -132,7 +131,7 @@ le_try_acquire_each(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* enqueue_each(names, ttl, mode, owner, lease) */
+/* Implements enqueue_each(names, ttl, mode, owner, lease). */
 Datum
 le_enqueue_each(PG_FUNCTION_ARGS)
 {
@@ -236,7 +235,7 @@ check_can_send(const LeCommand *cmd)
 		(void) pg_server_to_client(cmd->names[i].data, (int) cmd->names[i].len);
 }
 
-/* release_each(names, tokens) */
+/* Implements release_each(names, tokens). */
 Datum
 le_release_each(PG_FUNCTION_ARGS)
 {
@@ -263,7 +262,7 @@ le_release_each(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* release_locks(names, token): returns true if the token held all of them */
+/* Implements release_locks(names, token): returns true if the token held all locks. */
 Datum
 le_release_locks(PG_FUNCTION_ARGS)
 {

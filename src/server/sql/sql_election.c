@@ -25,7 +25,7 @@ LE_FUNCTION(le_current_leader);
 
 /* --- functions of the leader --- */
 
-/* proclaim(election, term, candidate) */
+/* Implements proclaim(election, term, candidate). */
 Datum
 le_proclaim(PG_FUNCTION_ARGS)
 {
@@ -43,7 +43,7 @@ le_proclaim(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* resign(election, term): releases nothing if the term is NULL */
+/* Implements resign(election, term), which releases nothing if the term is NULL. */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
@@ -134,7 +134,7 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 		put_leader(stored->rsinfo, &leader);
 }
 
-/* current_leader(election): returns at most one row; on a standby, the replayed state */
+/* Implements current_leader(election): returns at most one row; on a standby, from the replayed state. */
 Datum
 le_current_leader(PG_FUNCTION_ARGS)
 {

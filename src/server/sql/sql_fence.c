@@ -60,8 +60,8 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 		PG_RETURN_VOID();
 
 	/*
-	 * first check the right to fence the token, then take the fence, then check that the token is still the
-	 * holder
+	 * first check the right to fence the token, then take the fence, then check that the token still holds
+	 * the lock
 	 */
 	check_holder(&cmd, &reply);
 	LE_FAULT("fence-before-lock");
@@ -117,7 +117,10 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 	return name;
 }
 
-/* fence_guard('name' [, 'election']), called BEFORE a statement or BEFORE each row */
+/*
+ * Implements trigger function fence_guard('name' [, 'election']), called BEFORE a statement or BEFORE each
+ * row.
+ */
 Datum
 le_fence_guard(PG_FUNCTION_ARGS)
 {

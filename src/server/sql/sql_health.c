@@ -178,10 +178,7 @@ look(Health *health)
 	}
 	Assert(health->request_wait_us <= health->untaken_us);
 
-	/*
-	 * 2. check that there are as many synchronous standbys as synchronous_standby_names requires, and that
-	 * they confirm in time
-	 */
+	/* 2. check that there are enough synchronous standbys, and that they confirm in time */
 	if (health->standby_defined && SyncRepConfig != NULL)
 		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&
 								   health->standby_wait_us < TOO_LONG;
@@ -234,7 +231,7 @@ problem(const Health *health)
 	return NULL;
 }
 
-/* health() */
+/* Implements health(). */
 Datum
 le_health(PG_FUNCTION_ARGS)
 {

@@ -24,7 +24,7 @@
 LE_FUNCTION(le_observe_election);
 LE_FUNCTION(le_election_history);
 
-/* observe_election(election) */
+/* Implements observe_election(election). */
 Datum
 le_observe_election(PG_FUNCTION_ARGS)
 {
@@ -66,7 +66,7 @@ wait_until_durable(void)
 	(void) le_durable_in_time(&reply);
 }
 
-/* election_history(election, after) */
+/* Implements election_history(election, after). */
 Datum
 le_election_history(PG_FUNCTION_ARGS)
 {

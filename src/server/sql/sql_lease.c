@@ -35,7 +35,7 @@ wait_durable(const LeReply *reply, int64 lease)
 	le_wait_durable(reply, "lease", (LeText){number, pg_lltoa(lease, number)});
 }
 
-/* grant_lease(ttl, owner, wait) */
+/* Implements grant_lease(ttl, owner, wait). */
 Datum
 le_grant_lease(PG_FUNCTION_ARGS)
 {
@@ -94,7 +94,7 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 	return true;
 }
 
-/* keep_alive(lease) */
+/* Implements keep_alive(lease). */
 Datum
 le_keep_alive(PG_FUNCTION_ARGS)
 {
@@ -105,7 +105,7 @@ le_keep_alive(PG_FUNCTION_ARGS)
 	return le_interval_datum(reply.valid_for);
 }
 
-/* revoke_lease(lease) */
+/* Implements revoke_lease(lease). */
 Datum
 le_revoke_lease(PG_FUNCTION_ARGS)
 {
@@ -114,7 +114,7 @@ le_revoke_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(lease_request(fcinfo, LE_CMD_REVOKE_LEASE, &reply));
 }
 
-/* lease_time_to_live(lease) */
+/* Implements lease_time_to_live(lease). */
 Datum
 le_lease_time_to_live(PG_FUNCTION_ARGS)
 {
@@ -154,8 +154,8 @@ put_hold(void *arg, const LePageItem *item)
 }
 
 /*
- * lease_holds(lease): reads the holds page by page.  The lease still exists when the last page is read.
- * Waits for the durability of each page, because each page depends on different rows.
+ * Implements lease_holds(lease): reads the holds page by page.  The lease still exists when the last page is
+ * read.  Waits for the durability of each page, because each page depends on different rows.
  */
 Datum
 le_lease_holds(PG_FUNCTION_ARGS)
@@ -188,7 +188,7 @@ le_lease_holds(PG_FUNCTION_ARGS)
 
 /* --- permits --- */
 
-/* set_permits(name, permits) */
+/* Implements set_permits(name, permits). */
 Datum
 le_set_permits(PG_FUNCTION_ARGS)
 {

@@ -117,10 +117,7 @@ raise_bound(const LeCommand *cmd, const LeReply *reply)
 				 : errhint("It ends with its connection.")));
 }
 
-/*
- * Raises 22023, because the request does not fit the current use of the name.  There is one case for each
- * such status of the core.
- */
+/* Raises 22023, because the request does not fit the current use of the name. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 {
@@ -181,7 +178,7 @@ raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, in
 					errhint("See lock_election.%s (%d).", setting, value)));
 }
 
-/* Raises 53400, because a limit is reached.  There is one case for each limit. */
+/* Raises 53400, because a limit is reached. */
 static void
 raise_limit(const LeCommand *cmd, const LeReply *reply)
 {
@@ -296,10 +293,6 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 			 "Acquire it in a statement of its own, in READ COMMITTED, or before the transaction begins.")));
 }
 
-/*
- * Issues a notice, because two callers with the same owner share a hold, although each believes that it holds
- * the lock alone.
- */
 void
 le_notice_shared_owner(const LeCommand *cmd)
 {
@@ -528,11 +521,11 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 }
 
 /*
- * release_lock(name) releases the lock of this connection.
+ * Implements release_lock(name), which releases the lock of this connection, and release_lock(name, token,
+ * hold_for, all_holds).
  *
- * release_lock(name, token, hold_for, all_holds) releases nothing if the token is NULL.  A caller whose
- * try_acquire_lock() returned NULL may pass it; that must not release the lock of another user of a pooled
- * connection.
+ * The latter releases nothing if the token is NULL.  A caller whose try_acquire_lock() returned NULL may pass
+ * it; that must not release the lock of another user of a pooled connection.
  */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
@@ -578,10 +571,7 @@ typedef struct Holders
 	int64 tokens[MAX_FENCED];
 } Holders;
 
-/*
- * Collects the role of a holder and, if the caller may end the holder, its token.  Used by le_force(),
- * le_evict() and le_may_manage().
- */
+/* Collects the role of a holder and, if the caller may end the holder, its token. */
 static void
 collect_holder(void *arg, const LePageItem *item)
 {
@@ -729,7 +719,10 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(ended);
 }
 
-/* evict_lock(name), evict_leader(election): evict all holders that the caller may evict, or none of them */
+/*
+ * Implements evict_lock(name) and evict_leader(election), which evict all holders that the caller may evict,
+ * or none.
+ */
 Datum
 le_evict(FunctionCallInfo fcinfo, LeKind kind)
 {
@@ -752,7 +745,7 @@ le_evict(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(evicted);
 }
 
-/* force_release_role(role): also accepts the OID of a dropped role */
+/* Implements force_release_role(role), which also accepts the OID of a dropped role. */
 Datum
 le_force_release_role(PG_FUNCTION_ARGS)
 {
@@ -780,7 +773,7 @@ le_force_release_role(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(ended);
 }
 
-/* advance_revision(min) */
+/* Implements advance_revision(min). */
 Datum
 le_advance_revision(PG_FUNCTION_ARGS)
 {

@@ -35,7 +35,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	granted = reply.status == LE_OK;
 	Assert(reply.token > 0 && (granted || (reply.status == LE_QUEUED && reply.position > 0)));
 
-	/* a repeated enqueue on a lease adds no hold, so cancel pending releases, which would end it */
+	/* a repeated enqueue on a lease adds no hold: cancel releases that would end it */
 	if (cmd.lease != 0)
 		le_pending_cancel_all(&cmd, reply.token);
 	if (granted)
@@ -49,7 +49,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* Waits until the place with this token is granted.  Returns at once if it already holds the lock. */
+/* Waits until the place with this token is granted.  Returns at once if the token already holds the lock. */
 Datum
 le_await(FunctionCallInfo fcinfo, LeAsk ask)
 {

@@ -238,8 +238,8 @@ read_item(const LeText *texts, LeSyncSpec *spec)
 }
 
 /*
- * Returns whether an error concerns only the item that raised it, as do invalid data, a missing right, a
- * limit, or a wrong state.  All other errors concern the session, for example the end of the backend.
+ * Returns whether an error concerns only its item: invalid data, a missing right, a limit, or a wrong state.
+ * All other errors, such as the end of the backend, concern the session.
  */
 static bool
 is_of_item(int sqlstate)
@@ -473,7 +473,7 @@ typedef struct Row
 	const char *reason;
 	const ErrorData *error;
 
-	/* for the row of the lease */
+	/* for the row of the lease; otherwise NULL */
 	const LeSync *sync;
 } Row;
 
@@ -602,7 +602,7 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 		if (!pending && !le_sync_releases(spec->action))
 			row.token = result->token;
 		if (!pending)
-			row.queue_position = result->position; /* 0 unless it is queued */
+			row.queue_position = result->position; /* 0 unless the item is queued */
 	}
 	put_row(rsinfo, &row);
 }
@@ -653,7 +653,7 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 
 /* --- the function --- */
 
-/* lease_sync(lease, call, seen_incarnation, seen_news, items, wait) */
+/* Implements lease_sync(lease, call, seen_incarnation, seen_news, items, wait). */
 Datum
 le_lease_sync(PG_FUNCTION_ARGS)
 {

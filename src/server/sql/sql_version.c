@@ -32,7 +32,7 @@ LE_FUNCTION(le_role_oid);
 
 /* --- keys --- */
 
-/* lock_election.role_oid(role), for a generated column */
+/* Implements lock_election.role_oid(role), for a generated column. */
 Datum
 le_role_oid(PG_FUNCTION_ARGS)
 {
@@ -57,7 +57,7 @@ check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
 }
 
 /*
- * compare_and_set(key, expected_version, value)
+ * Implements compare_and_set(key, expected_version, value).
  *
  * The caller has read the expected version before this statement, and versions only grow.  So if the
  * statement's snapshot has a different version, the call fails.  Otherwise another transaction may be writing
@@ -103,7 +103,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(version);
 }
 
-/* read_versioned(key, OUT value, OUT version) */
+/* Implements read_versioned(key, OUT value, OUT version). */
 Datum
 le_read_versioned(PG_FUNCTION_ARGS)
 {
@@ -208,7 +208,7 @@ next_version(int64 version, const FormData_pg_attribute *column)
 }
 
 /*
- * version_guard('column'), called BEFORE UPDATE of a row
+ * Implements trigger function version_guard('column'), called BEFORE UPDATE of a row.
  *
  * Under READ COMMITTED, if the update had to wait for another transaction, the old row that this trigger gets
  * is the newest one, because PostgreSQL locks the row before it fires the trigger.

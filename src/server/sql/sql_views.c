@@ -146,7 +146,7 @@ put_stored(void *arg, const LeStoredEntry *slot)
 	put_shown(arg, &shown);
 }
 
-/* look(): every holder and waiter, live on a primary */
+/* Implements look(): returns every holder and waiter.  On a standby, reads the replayed rows. */
 Datum
 le_look_sql(PG_FUNCTION_ARGS)
 {
@@ -176,7 +176,10 @@ put_lease(void *arg, const LePageItem *lease)
 	le_tuple_put(arg, &tuple);
 }
 
-/* look_leases(): every named lease; on a standby none, because no manager measures their time there */
+/*
+ * Implements look_leases(): returns every named lease; on a standby none, because no manager measures their
+ * time there.
+ */
 Datum
 le_look_leases_sql(PG_FUNCTION_ARGS)
 {
@@ -207,8 +210,8 @@ add_counter(LeTuple *tuple, pg_atomic_uint64 *counter)
 }
 
 /*
- * manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory,
- * and sizes of tables
+ * Implements manager_info(): returns pid, started, incarnation, revision, locks, held, waiting, oldest_wait,
+ * memory, and the sizes of tables.
  */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
@@ -235,7 +238,7 @@ le_manager_info(PG_FUNCTION_ARGS)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* stat(): the counters of this database, in the order of the columns of view lock_election.stat */
+/* Implements counters(): returns the counters of this database, in the order of the columns of view stat. */
 Datum
 le_stat(PG_FUNCTION_ARGS)
 {
@@ -301,7 +304,7 @@ put_histogram(ReturnSetInfo *rsinfo, const char *name, LeDurationCounters *durat
 	}
 }
 
-/* histograms(): durations of waits, holds and terms */
+/* Implements histograms(): returns the durations of waits, holds and terms. */
 Datum
 le_histogram(PG_FUNCTION_ARGS)
 {
@@ -319,7 +322,7 @@ le_histogram(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* stat_reset() */
+/* Implements stat_reset(). */
 Datum
 le_stat_reset(PG_FUNCTION_ARGS)
 {
