@@ -346,7 +346,7 @@ SELECT count(*) FROM _lock_election.meta;
 SET ROLE regress_le_holder;
 SELECT campaign('theirs', 'me', '1 h') AS term \gset
 SET ROLE regress_le_other;
--- a role that knows the token of another role may only check it; the same owner in another role is a different owner
+-- a role may only check the token of another role; the same owner in another role is a different owner
 SELECT is_held('x', :t);
 SELECT outcome(format('SELECT release_lock(''x'', %s)', :t));
 SELECT outcome('SELECT release_lock(''x'')');
@@ -391,7 +391,7 @@ SET ROLE regress_le_holder;
 SELECT is_held('x', :t), acquire_lock('x', mode => 'shared') IS NOT NULL AS acquired;
 SET ROLE regress_le_other;
 SELECT acquire_lock('x', mode => 'shared') IS NOT NULL AS acquired;
--- with two holders, only the holder that the caller may evict, or end, is evicted, or ended
+-- of two holders, only the holder that the caller may evict or end is evicted or ended
 SELECT evict_lock('x'), evict_lock('x');
 SELECT role, evicted FROM lock_election.locks ORDER BY 2;
 SELECT force_release_lock('x');

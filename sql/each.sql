@@ -24,7 +24,7 @@ SELECT count(*) FROM lock_election.waiters;
 SELECT count(*) FROM enqueue_each('{a,b}');
 SELECT name, granted, queue_position FROM enqueue_each('{b,a}');
 
--- release_each returns true for a released lock and false for any other name; a NULL token releases nothing
+-- returns true for a released lock, otherwise false; a NULL token releases nothing
 CREATE TEMP TABLE t AS SELECT name, token FROM try_acquire_each('{r1,r2,r3}');
 SELECT * FROM release_each('{r2,none,r1,r3}', ARRAY[
 	(SELECT token FROM t WHERE name = 'r2'), 1, (SELECT token FROM t WHERE name = 'r2'), NULL]);
@@ -40,7 +40,7 @@ SELECT token AS t FROM try_acquire_each('{r1}') \gset
 SELECT checks AS before FROM lock_election.stat \gset
 SELECT * FROM release_each('{r1}', ARRAY[:t]);
 SELECT checks - :before AS checks FROM lock_election.stat;
--- in a transaction, a release checks a lock that is not held only once; a held lock is checked again after its fence
+-- in a transaction, a lock that is not held is checked once; a held lock is checked again after its fence
 BEGIN;
 SELECT checks AS before FROM lock_election.stat \gset
 SELECT * FROM release_each('{r1,r2}', '{1,1}');

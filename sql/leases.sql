@@ -122,7 +122,7 @@ SELECT acquire_permit('p', 2, owner => 'o') AS p2 \gset
 SELECT mode, owner, holds FROM lock_election.locks ORDER BY token;
 -- each permit counts, even if a named owner already has one
 SELECT acquire_permit('p', 2, wait => '0', owner => 'o') AS full;
--- a name is used either for a lock or for permits, and all users must pass the same number of permits
+-- a name has either a lock or permits, and all users must pass the same number of permits
 SELECT outcome_of('SELECT acquire_permit(''p'', 3)'), outcome_of('SELECT acquire_permit(''p'', 1, wait => ''0'')');
 SELECT outcome_of('SELECT acquire_lock(''p'')'), outcome_of('SELECT try_acquire_lock(''p'', mode => ''shared'')');
 SELECT acquire_lock('q') AS q \gset
@@ -201,7 +201,7 @@ SELECT outcome_of('SELECT set_permits(''p'', 3)');
 SELECT acquire_permit('p', 2) IS NOT NULL AS acquired;
 SET ROLE regress_le_stats;
 SELECT lease = :l AS lease, owner, role, locks FROM lock_election.leases;
--- a role that is a member of only one of the two holders' roles may not change the permits
+-- a member of only one of the holders' roles may not change the permits
 SET ROLE regress_le_member;
 SELECT outcome_of('SELECT set_permits(''p'', 3)');
 SET ROLE regress_le_both;

@@ -14,8 +14,8 @@
 -- refuses to move, and changes nothing.  If the database has moved already, it does nothing.
 -- docs/how-to/move.md has the steps.
 --
--- The script stops the manager before it reads the tables, and no manager can start before this transaction
--- ends: the tables have everything that a manager has replied to a client.
+-- The script stops the manager before it reads the tables, and no manager can start before this transaction ends,
+-- so the tables contain everything that a manager has confirmed.
 
 \set ON_ERROR_STOP on
 \if :{?owner}
@@ -67,8 +67,8 @@ BEGIN
 	PERFORM set_config('lock_timeout', '2s', true), set_config('jit', 'off', true);
 	CREATE TEMPORARY TABLE moving_place ON COMMIT DROP AS SELECT place AS schema;
 
-	-- 2. refuse to move if there is anything that cannot move.  Check this now, so that a refusal affects no
-	--    client, and again in step 3, when nothing can change any more
+	-- 2. refuse to move if there is anything that cannot move; check this before any client is affected, and again
+	--    in step 3, when nothing can change any more
 	CREATE OR REPLACE FUNCTION pg_temp.refuse_what_cannot_move(at_last boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $check$
 	DECLARE
 		here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());

@@ -185,8 +185,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of the
--- row itself, so it differs from xmin in a restored dump.  database: oid of the database in which the row was
--- written, so it differs from the current one in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if
+-- row itself; differs from xmin in a restored dump.  database: oid of the database in which the row was written;
+-- differs from the current one in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if
 -- config.max_locks_per_role is set, so that requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
@@ -325,8 +325,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- Check first whether an index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and block
--- later ones, even if it exists.
+-- Check first whether an index exists, because even then CREATE INDEX IF NOT EXISTS would wait for all writers, and
+-- block later ones.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
@@ -343,9 +343,8 @@ END $$;
 -- Only the public functions call the functions of schema _lock_election.  The public functions are SECURITY
 -- DEFINER, with a search_path of only pg_catalog, which also applies to all functions that they call.
 
--- Returns the caller's role: the role of SET ROLE, or the session's role.  If a SECURITY DEFINER function of the
--- application makes the call, its owner is ignored: these functions cannot read it, because current_user is their
--- own owner.
+-- Returns the caller's role: the role of SET ROLE, or the session's role.  Ignores the owner of a SECURITY DEFINER
+-- function that makes the call, because current_user is always the owner of the functions of this file.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
@@ -365,8 +364,8 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
--- Returns the word for a kind.  Has no SET search_path, so that the planner inlines the function into the
--- calling statement instead of planning it in each call.
+-- Returns the word for a kind.  Has no SET search_path, so that the planner inlines the function into the calling
+-- statement.
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
@@ -1425,9 +1424,8 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names; "until" NULL = unlimited.  Returns NULL if the call gives up.  The
--- EXCEPTION clause makes this a subtransaction, whose end leaves the lines if the call fails, is cancelled, or
--- gives up.
+-- Waits for a request in the lines of its names; "until" NULL = unlimited.  Returns NULL if the call gives up.  Its
+-- subtransaction leaves the lines if the call fails, is cancelled, or gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
@@ -1501,9 +1499,8 @@ END $$;
 
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- From here on, each name gets COLLATE "C", as in the tables, so that names with equal bytes have the same section,
--- regardless of the argument's collation.  Each array is replaced by a slice of itself, so that its subscripts
--- begin at 1.
+-- From here on, each name gets COLLATE "C", as in the tables, so that equal bytes always have the same section.
+-- Each array is replaced by a slice of itself, so that its subscripts begin at 1.
 
 -- Returns a request with checked arguments.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
@@ -1543,11 +1540,11 @@ END $$;
 -- has checked.
 --
 -- first: true if the caller is the first in the line.  If another call is the first, this call does not enter the
--- section, because the holder may need the section for its release.  The section is entered in a subtransaction, so
--- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a second
--- row.  Every object is schema-qualified here, because a SET search_path would cost as much as a statement.  The
--- token is the column's default and the time is a variable, because with a volatile function the SELECT would get
--- its own plan node below the INSERT.
+-- section, because the holder may need the section for its release.  The subtransaction lets a refused call leave
+-- the section, which it would otherwise keep until the caller's COMMIT.  The primary key rejects a second row.
+-- Every object is schema-qualified here, because a SET search_path would cost as much as a statement.  The token is
+-- the column's default and the time is a variable, because with a volatile function the SELECT would get its own
+-- plan node below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -1966,7 +1963,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- same as release_free(); calling that function would make an acquire with its release 5 % slower
+	-- same as release_free(), inlined: a call would make an acquire and its release 5 % slower
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
@@ -2630,8 +2627,7 @@ BEGIN
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. if nothing has to be durable, do not wait for a flush; but if there are synchronous standbys, always wait
-	--    for them
+	-- 7. do not wait for a flush if nothing has to be durable and there are no synchronous standbys
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
@@ -2757,8 +2753,8 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- because of the first lock, a release does not wait for the row; by the second lock, views find the
-		-- fencing process
+		-- with the first lock, a release does not wait for the row; with the second lock, views find the fencing
+		-- process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
@@ -2776,8 +2772,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- delete rows of ended transactions; at higher isolation levels, this could conflict with other transactions
-	-- that do the same
+	-- delete rows of ended transactions, but not at higher isolation levels, where concurrent deletes could
+	-- conflict
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -3128,8 +3124,8 @@ BEGIN
 
 	-- 2. end leases with their holds and places, then the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- count a lease with its holds and places as one; if its row is locked, only the holds and places are
-		-- ended, so count them
+		-- count a lease with its holds and places as one; if its row is locked, only holds and places are ended:
+		-- count them
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -3173,8 +3169,7 @@ BEGIN
 	RETURN lowest;
 END $$;
 
--- Changes a setting that is a configuration parameter in the C edition.  Only the role that installed the
--- functions can call this.
+-- Changes a setting that is a configuration parameter in the C edition.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE

@@ -21,7 +21,7 @@ DECLARE
 	old_tables CONSTANT pg_catalog.text[] := '{life,hold,place,lease,lives,asked,loss,history,fence,versioned,config,edition}';
 	-- The time for which callers have to wait for this script before it gives up.
 	patience CONSTANT pg_catalog.interval := '2 s';
-	-- The words in table history, in the order of the numbers that the extension uses for them, from 1.
+	-- The words in table history, in the order of the extension's numbers for them, from 1.
 	hows CONSTANT pg_catalog.text[] := '{elected,proclaimed,resigned,expired,revoked,forced,undone,disconnected,evicted}';
 	-- The maximum of advance_revision() of the extension, in units of 2^28 tokens.
 	most_incarnation CONSTANT pg_catalog.int8 := 32505856;
@@ -125,7 +125,7 @@ BEGIN
 		RAISE EXCEPTION 'a table of the portable edition has been changed: token' USING ERRCODE = '55000';
 	END IF;
 
-	-- 4. fail if advisory locks are held, which cannot move, because their keys differ; locks of pg_advisory_lock()
+	-- 4. fail if advisory locks are held: they cannot move, because their keys differ; locks of pg_advisory_lock()
 	--    look the same
 	FOR i IN 1 .. 20 LOOP
 		-- ignore calls that wait for this transaction, and retry for calls that are about to wait; these hold

@@ -34,8 +34,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of the
--- row itself, so it differs from xmin in a restored dump.  database: oid of the database in which the row was
--- written, so it differs from the current one in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if
+-- row itself; differs from xmin in a restored dump.  database: oid of the database in which the row was written;
+-- differs from the current one in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if
 -- config.max_locks_per_role is set, so that requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
@@ -174,8 +174,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- Check first whether an index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and block
--- later ones, even if it exists.
+-- Check first whether an index exists, because even then CREATE INDEX IF NOT EXISTS would wait for all writers, and
+-- block later ones.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;

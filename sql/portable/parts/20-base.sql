@@ -3,9 +3,8 @@
 -- Only the public functions call the functions of schema _lock_election.  The public functions are SECURITY
 -- DEFINER, with a search_path of only pg_catalog, which also applies to all functions that they call.
 
--- Returns the caller's role: the role of SET ROLE, or the session's role.  If a SECURITY DEFINER function of the
--- application makes the call, its owner is ignored: these functions cannot read it, because current_user is their
--- own owner.
+-- Returns the caller's role: the role of SET ROLE, or the session's role.  Ignores the owner of a SECURITY DEFINER
+-- function that makes the call, because current_user is always the owner of the functions of this file.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
@@ -25,8 +24,8 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
--- Returns the word for a kind.  Has no SET search_path, so that the planner inlines the function into the
--- calling statement instead of planning it in each call.
+-- Returns the word for a kind.  Has no SET search_path, so that the planner inlines the function into the calling
+-- statement.
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;

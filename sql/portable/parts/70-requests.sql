@@ -344,9 +344,8 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names; "until" NULL = unlimited.  Returns NULL if the call gives up.  The
--- EXCEPTION clause makes this a subtransaction, whose end leaves the lines if the call fails, is cancelled, or
--- gives up.
+-- Waits for a request in the lines of its names; "until" NULL = unlimited.  Returns NULL if the call gives up.  Its
+-- subtransaction leaves the lines if the call fails, is cancelled, or gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;

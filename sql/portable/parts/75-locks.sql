@@ -1,8 +1,7 @@
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- From here on, each name gets COLLATE "C", as in the tables, so that names with equal bytes have the same section,
--- regardless of the argument's collation.  Each array is replaced by a slice of itself, so that its subscripts
--- begin at 1.
+-- From here on, each name gets COLLATE "C", as in the tables, so that equal bytes always have the same section.
+-- Each array is replaced by a slice of itself, so that its subscripts begin at 1.
 
 -- Returns a request with checked arguments.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
@@ -42,11 +41,11 @@ END $$;
 -- has checked.
 --
 -- first: true if the caller is the first in the line.  If another call is the first, this call does not enter the
--- section, because the holder may need the section for its release.  The section is entered in a subtransaction, so
--- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a second
--- row.  Every object is schema-qualified here, because a SET search_path would cost as much as a statement.  The
--- token is the column's default and the time is a variable, because with a volatile function the SELECT would get
--- its own plan node below the INSERT.
+-- section, because the holder may need the section for its release.  The subtransaction lets a refused call leave
+-- the section, which it would otherwise keep until the caller's COMMIT.  The primary key rejects a second row.
+-- Every object is schema-qualified here, because a SET search_path would cost as much as a statement.  The token is
+-- the column's default and the time is a variable, because with a volatile function the SELECT would get its own
+-- plan node below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -465,7 +464,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- same as release_free(); calling that function would make an acquire with its release 5 % slower
+	-- same as release_free(), inlined: a call would make an acquire and its release 5 % slower
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN

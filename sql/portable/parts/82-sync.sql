@@ -343,8 +343,7 @@ BEGIN
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. if nothing has to be durable, do not wait for a flush; but if there are synchronous standbys, always wait
-	--    for them
+	-- 7. do not wait for a flush if nothing has to be durable and there are no synchronous standbys
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);

@@ -142,8 +142,8 @@ BEGIN
 
 	-- 2. end leases with their holds and places, then the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- count a lease with its holds and places as one; if its row is locked, only the holds and places are
-		-- ended, so count them
+		-- count a lease with its holds and places as one; if its row is locked, only holds and places are ended:
+		-- count them
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -187,8 +187,7 @@ BEGIN
 	RETURN lowest;
 END $$;
 
--- Changes a setting that is a configuration parameter in the C edition.  Only the role that installed the
--- functions can call this.
+-- Changes a setting that is a configuration parameter in the C edition.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE

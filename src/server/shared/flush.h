@@ -23,8 +23,7 @@
  * which may have been stopped.  The manager replaces the flusher as well, for sessions that do not know yet
  * that they have a reply.
  *
- * shared/flush_delay.h describes how long a flusher waits for others before it flushes.  The tests
- * test/t/029_crash.t and 032_durable_answers.t fail if replies are used before their flush.
+ * shared/flush_delay.h describes how long a flusher waits for others before it flushes.
  *
  * A dedicated flusher process was not measurably faster.  It would use up one more of max_worker_processes,
  * and cost a single client one more process switch.

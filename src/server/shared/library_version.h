@@ -28,8 +28,8 @@
 extern char *le_version_installed(void);
 
 /*
- * Returns advice, as a sentence, with the command that brings the library and the SQL of this database to the
- * same version, or NULL if they have the same version.  Needs a transaction.
+ * Returns a sentence that says how to bring the library and the SQL of this database to the same version, or
+ * NULL if they already have the same version.  Needs a transaction.
  */
 extern const char *le_version_advice(void);
 

@@ -1,7 +1,6 @@
 /*
  * shared/names.h
- *		Passes the bodies of requests from a backend to the manager, in particular those with the names of
- *		several locks, with the result for each name.
+ *		Passes the bodies of requests from a backend to the manager, and the results back.
  */
 #ifndef LE_NAMES_H
 #define LE_NAMES_H

@@ -96,8 +96,8 @@ typedef struct LeTextSpan
 
 /*
  * The position at which a page of the live state begins.  It identifies the last item of the previous page
- * instead of counting items: holders and waiters may be added and removed between two pages, but each
- * remaining item must be listed exactly once.
+ * instead of counting items: items may be added and removed between two pages, but each remaining one must be
+ * listed exactly once.
  */
 typedef struct LePageCursor
 {

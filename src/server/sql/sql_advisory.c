@@ -74,11 +74,10 @@ wait_timeout_ms(LeTime wait_us)
  * the sleep reads.  It catches the error without a subtransaction, because only the lock manager's wait can
  * be incomplete, and LockErrorCleanup() ends that.
  *
- * A timeout or a cancel may arrive at the same moment as the grant.  Then the interrupt may still be pending
- * when LockAcquire() returns, and would interrupt the next action of the caller.  Or an error is raised
- * although the lock is held, and a session-level lock would never be released.  So interrupts are handled
- * here, and the result depends on whether the lock is held: after a timeout, a held lock is kept; after any
- * other error, it is released.
+ * A timeout or a cancel may arrive together with the grant.  Then the interrupt may be pending when
+ * LockAcquire() returns, and would interrupt the caller's next action.  Or an error is raised although the
+ * lock is held, and a session-level lock would never be released.  So interrupts are handled here: after a
+ * timeout, a held lock is kept; after any other error, it is released.
  */
 static bool
 wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)

@@ -161,7 +161,7 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 
 /*
  * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock.  Takes the fences before
- * the second check, because a fenced lock keeps its slot until the transaction ends.  The results are those
+ * the second check, because fenced locks keep their slots until the transaction ends.  The results are those
  * of the second check, except that locks without a hold to release get LE_NOT_HELD.
  */
 static void

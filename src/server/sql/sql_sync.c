@@ -393,9 +393,8 @@ note_told(const LeSync *sync)
 }
 
 /*
- * Returns whether no lock on the lease was lost between the last time when this session read its news and the
- * last command that the manager applied.  Returns false while no manager is running, because only a manager
- * counts losses.
+ * Returns whether no lock on the lease was lost since this session last read its news, as of the last command
+ * that the manager applied.  Returns false without a running manager, because only a manager counts losses.
  */
 static bool
 has_lost_nothing(int64 lease)
@@ -513,8 +512,8 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 }
 
 /*
- * Returns the error of an item that the manager has rejected, or NULL.  The SQL function with the same effect
- * raises the same error.
+ * Returns the error of an item that the manager has rejected, as the SQL function with the same effect would
+ * raise it, or NULL.
  */
 static ErrorData *
 refusal(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)

@@ -122,7 +122,7 @@ put_live(void *arg, const LePageItem *item)
 	put_shown(arg, &shown);
 }
 
-/* On a standby: adds a replayed row.  Its time left is unknown, because no manager measures it there. */
+/* On a standby: adds a replayed row.  Its time left is unknown, because no manager runs there. */
 static void
 put_stored(void *arg, const LeStoredEntry *slot)
 {
@@ -176,10 +176,7 @@ put_lease(void *arg, const LePageItem *lease)
 	le_tuple_put(arg, &tuple);
 }
 
-/*
- * Implements look_leases(): returns every named lease; on a standby none, because no manager measures their
- * time there.
- */
+/* Implements look_leases(): returns every named lease; on a standby none, because no manager runs there. */
 Datum
 le_look_leases_sql(PG_FUNCTION_ARGS)
 {
