@@ -637,8 +637,9 @@ END $$;
 -- section, it is refused, because another transaction is acquiring or releasing the name.  A release continues
 -- without the section.  Renewals and is_held() never need a section.
 
--- Enters the sections of these names, in the same order as all callers.  Returns false if one of the sections
--- cannot be entered within "patience".  PostgreSQL's lock queue serves waiting callers in the order of arrival.
+-- Enters the sections of these names, in an order that is the same for all callers.  Returns false if one of the
+-- sections cannot be entered within "patience".  PostgreSQL's lock queue serves waiting callers in the order of
+-- arrival.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -3454,7 +3455,7 @@ BEGIN
 	PERFORM _lock_election.begin_life('2 s');
 END $$;
 
--- --- comments: those of the C edition ---
+-- --- comments: the same as in the C edition ---
 
 COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
@@ -3754,7 +3755,7 @@ COMMENT ON COLUMN lock_election.leases.waiting IS
 COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and functions for operators.';
 COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for internal use only.';
 
--- --- outside of a transaction: what was made goes, and the last message says why ---
+-- --- without a transaction: drop the functions again, and say why in the last message ---
 
 DO $$
 DECLARE

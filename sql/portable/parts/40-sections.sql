@@ -6,8 +6,9 @@
 -- section, it is refused, because another transaction is acquiring or releasing the name.  A release continues
 -- without the section.  Renewals and is_held() never need a section.
 
--- Enters the sections of these names, in the same order as all callers.  Returns false if one of the sections
--- cannot be entered within "patience".  PostgreSQL's lock queue serves waiting callers in the order of arrival.
+-- Enters the sections of these names, in an order that is the same for all callers.  Returns false if one of the
+-- sections cannot be entered within "patience".  PostgreSQL's lock queue serves waiting callers in the order of
+-- arrival.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -171,7 +171,7 @@ pass_on(uint32 me)
 			continue;
 		}
 
-		/* 3. name it, unless another process has replaced this one; retry if it left meanwhile */
+		/* 3. name it, unless another process has replaced this one; retry if the next flusher has left */
 		if (!change_flusher(me, (uint32) next + 1))
 			return;
 		pg_memory_barrier();

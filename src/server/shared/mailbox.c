@@ -107,8 +107,8 @@ le_ring_softly(LeMailbox *box)
 		return;
 
 	/*
-	 * The manager sets "asleep" before it checks the stack, so at least one of both processes sees the data
-	 * that the other has stored.
+	 * The manager sets "asleep" before it checks the stack, so at least one of the two processes sees what
+	 * the other has stored.
 	 */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->asleep) != 0 || pg_atomic_read_u64(&db->queued) != 0)

@@ -229,7 +229,7 @@ typedef struct LeMailbox
 		TimestampTz leader_since; /* LEADER: start of the leader's term */
 		LeSyncTold sync;          /* SYNC: reply to lease_sync() */
 	};
-	LeTime reply_as_of; /* start of the durations in the reply, by le_clock() */
+	LeTime reply_as_of; /* time at which the durations in the reply begin, by le_clock() */
 	int sqlstate;       /* 0 = no error; otherwise the request failed */
 	char message[LE_MESSAGE_SIZE];
 	uint32 answer_at;  /* offset in the payload of a page, news, a leader's candidate or deadlock details */
@@ -279,7 +279,7 @@ typedef struct LeShared
 	uint8 channel_key[32];        /* random; the channels of leases are derived from it */
 	TimestampTz checkpoint_at;    /* time of the last checkpoint before boot, by the primary's clock */
 	pg_atomic_uint64 incarnation; /* highest incarnation of any database so far */
-	pg_atomic_uint32 many_fences; /* fences of transactions with many fences (backend/session_fence.c) */
+	pg_atomic_uint32 many_fences; /* fences of all transactions that have many (backend/session_fence.c) */
 	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* protected by lock; 0 = none */

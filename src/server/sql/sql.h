@@ -99,7 +99,7 @@ extern bool le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeAsk ask);
 extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 
-/* Implements await_lock() and its siblings: name or names, token, wait. */
+/* Implements await_lock(), await_locks() and await_leadership(): name or names, token, wait. */
 extern Datum le_await(FunctionCallInfo fcinfo, LeAsk ask);
 
 /*

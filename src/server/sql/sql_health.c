@@ -70,8 +70,8 @@ entry_without_lock(void)
 }
 
 /*
- * Measures the age of a request that the manager has neither answered, nor queued, nor deferred (heavy
- * requests are deferred until their turn).  A request that has just left the queue is about to be answered,
+ * Measures the age of a request that the manager has neither replied to, nor queued, nor deferred (heavy
+ * requests are deferred until their turn).  A request that has just left the queue is about to get its reply,
  * so "answered" is read last.  Requests whose callers have given up still count for untaken_us, because the
  * manager may be stuck even if no caller waits for TOO_LONG.
  */
