@@ -560,7 +560,7 @@ BEGIN
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these rows contain transaction ids of the original database, which later transactions may have here
+		-- these rows contain transaction ids of the original database; later transactions may get the same ids here
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;

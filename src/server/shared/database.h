@@ -129,9 +129,9 @@ typedef struct LeDatabase
 	int attached;    /* number of sessions that have a mailbox of this entry */
 	bool has_mailboxes; /* the mailboxes are initialized; never reset */
 	int worker_pid;     /* pid of the worker; 0 = none, or it has not started yet */
-	int manager_proc;   /* -1: none */
+	int manager_proc;   /* proc number of the worker; -1 = none */
 	int notifier_pid;   /* pid of the notifier; 0 = none */
-	int notifier_proc;  /* -1: none */
+	int notifier_proc;  /* proc number of the notifier; -1 = none */
 	TimestampTz started;
 
 	/* --- not protected by a lock --- */

@@ -27,7 +27,7 @@ extern void le_fault_init(void *memory, bool found);
  */
 extern void le_fault_point(const char *name, bool can_fail);
 
-/* The worker of shared/fault_worker.c. */
+/* Entry point of the worker of shared/fault_worker.c. */
 extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 
 #define LE_FAULT(name)          le_fault_point((name), true)

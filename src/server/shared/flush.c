@@ -16,10 +16,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/*
- * Microseconds between two checks of whether the flush of another process has ended.  Used by a process that
- * must not wait for that flush indefinitely.
- */
+/* Microseconds between two checks of whether the flush of another process has ended. */
 #define LOOK_AT_LOG 200
 
 /* Maximum number of processes that a search for a present process checks. */
@@ -124,8 +121,8 @@ change_flusher(uint32 from, uint32 to)
 }
 
 /*
- * Empties the stack, because none of its processes is present, so none can flush.  Wakes them up, in case
- * some of them still wait.
+ * Empties the stack, because none of its processes is present.  Wakes them up, in case some of them still
+ * wait.
  */
 static void
 forget_all(void)
@@ -184,7 +181,6 @@ pass_on(uint32 me)
 
 /*
  * Takes the processes whose LSN is flushed from the stack, and stores them in "taken".  Returns their number.
- * The other processes stay in the stack.
  */
 static int
 take_flushed(void)

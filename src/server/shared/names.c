@@ -226,7 +226,7 @@ le_body_answer(LeMailbox *box, const void *answers, Size size)
 	}
 	attached = attach_of_request(box);
 	if (attached == NULL)
-		return; /* withdrawn: no process reads the results */
+		return; /* the request was withdrawn: no process reads the results */
 	memcpy(((SharedBody *) dsm_segment_address(attached))->data, answers, size);
 	dsm_detach(attached);
 }

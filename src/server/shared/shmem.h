@@ -132,7 +132,7 @@ typedef struct LeReleases
 	uint32 len;
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
-	bool durable_release; /* lock_election.durable_release */
+	bool durable_release; /* value of lock_election.durable_release */
 	bool async;  /* true: release_lock() has returned, and COMMIT does not wait; false: COMMIT waits */
 	uint32 done; /* written by the manager: bytes of the items that are applied and committed */
 	uint64 lsn;  /* written by the manager: LSN of these items; 0: none of them has to be durable */
@@ -199,7 +199,7 @@ typedef struct LeMailbox
 	uint32 body_handle;   /* segment of the body, see shared/names.h; DSM_HANDLE_INVALID = none */
 	bool need_flush;      /* the reply must wait for a flush of the WAL (le_needs_flush()) */
 	bool need_standby;    /* synchronous_commit is above local */
-	bool durable_release; /* lock_election.durable_release */
+	bool durable_release; /* value of lock_election.durable_release */
 	uint32 sync_items;    /* SYNC: number of items */
 	LeTime posted_at;
 	pg_atomic_uint64 confirming_since; /* start of a wait for a standby, by le_clock(); 0 = none */
@@ -279,7 +279,7 @@ typedef struct LeShared
 	uint8 channel_key[32];        /* random; the channels of leases are derived from it */
 	TimestampTz checkpoint_at;    /* time of the last checkpoint before boot, by the primary's clock */
 	pg_atomic_uint64 incarnation; /* highest incarnation of any database so far */
-	pg_atomic_uint32 many_fences; /* fences of all transactions that have many (backend/session_fence.c) */
+	pg_atomic_uint32 many_fences; /* number of fences in transactions with many (backend/session_fence.c) */
 	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* protected by lock; 0 = none */

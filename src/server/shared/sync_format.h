@@ -72,7 +72,7 @@ typedef struct LeSyncHead
 typedef struct LeSyncItem
 {
 	int64 number;   /* token; for a permit, the number of permits */
-	int64 hold_for; /* RELEASE: microseconds */
+	int64 hold_for; /* RELEASE: hold_for in microseconds */
 	uint16 name_len;
 	uint16 owner_len;
 	uint16 value_len;

@@ -192,7 +192,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 		le_wait_durable_fenced(cmd, &reply);
 	}
 
-	/* 3. list the releases */
+	/* 3. add the pending releases */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		if (!held[i] || (answers[i].status != LE_OK && answers[i].status != LE_QUEUED))

@@ -143,7 +143,7 @@ look_at_outage(LeDatabase *db, LeTime now, Health *health)
 		health->outage_since = GetCurrentTimestamp() - (now - failed_at);
 }
 
-/* Reads everything that health() reports.  The head of this file explains why it takes no locks. */
+/* Reads everything that health() reports. */
 static void
 look(Health *health)
 {

@@ -100,7 +100,9 @@ note_pid(void *arg, const LePageItem *item)
 	sought->pid = acquirer.pid;
 }
 
-/* Raises 55000, because a holder has no deadline and so cannot be evicted.  No holder was evicted. */
+/*
+ * Raises 55000, because a holder has no deadline and so cannot be evicted.  None of the holders was evicted.
+ */
 static void
 raise_bound(const LeCommand *cmd, const LeReply *reply)
 {
@@ -524,8 +526,8 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
  * Implements release_lock(name), which releases the lock of this connection, and release_lock(name, token,
  * hold_for, all_holds).
  *
- * The latter releases nothing if the token is NULL.  A caller whose try_acquire_lock() returned NULL may pass
- * it; that must not release the lock of another user of a pooled connection.
+ * The latter releases nothing if the token is NULL: a caller may pass the NULL that try_acquire_lock() has
+ * returned, and must not release the lock of another user of a pooled connection.
  */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)

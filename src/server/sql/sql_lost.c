@@ -50,7 +50,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 
 	switch ((LeEnd) reply->ending)
 	{
-		/* ends that its client caused */
+		/* caused by its client */
 		case LE_END_RELEASED:
 			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
 			break;
@@ -58,7 +58,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
 			break;
 
-		/* other ends, and an unknown end */
+		/* caused by others, or unknown */
 		case LE_END_REVOKED:
 			appendStringInfo(detail,
 							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")
@@ -111,8 +111,8 @@ put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 }
 
 /*
- * Reads the holders of the lock.  Returns false if that raised an error.  The error is discarded, because the
- * caller is going to raise a more important error (the lock is lost), which also ends the transaction.
+ * Reads the holders of the lock.  Returns false if that raised an error.  Discards that error, because the
+ * caller is going to raise a more important one, which also ends the transaction.
  */
 static bool
 find_holder(const LeCommand *cmd, Holder *holder)

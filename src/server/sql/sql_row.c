@@ -13,8 +13,8 @@
 #include "sql/sql.h"
 
 /*
- * Returns whether the row has the declared number of columns, or library and SQL have different versions,
- * which explains a difference.
+ * Returns true if the row has the declared number of columns, or if different versions of library and SQL
+ * explain the difference.
  */
 static inline pg_attribute_unused() bool has_all_columns(const LeTuple *tuple, const TupleDesc desc)
 {

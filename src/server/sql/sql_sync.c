@@ -59,7 +59,7 @@ typedef struct Asked
 {
 	int32 number;
 	uint32 first; /* index of its first LeSyncSpec */
-	uint32 names; /* number of its specs; 0 = the item was not sent */
+	uint32 names; /* number of its LeSyncSpecs; 0 = the item was not sent */
 	ErrorData *error;
 } Asked;
 
@@ -632,7 +632,7 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 {
 	LeSync *sync = &call->sync;
 
-	/* leave news that is not durable to a later call */
+	/* news that is not durable is returned by a later call */
 	if (!sync->durable)
 	{
 		sync->told.seen = sync->told.from_start ? 0 : sync->seen;
