@@ -1054,8 +1054,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Sweeps and serves these names.  Every call that uses a name does this first.  Returns whether anything has
--- changed.
+-- Sweeps and serves these names, before any other use of them.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1398,8 +1397,8 @@ BEGIN
 	RETURN nullif(current_setting('lock_timeout')::interval, '0');
 END $$;
 
--- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an identity:
--- callers with the same owner share a hold, although each believes that it holds the name alone.
+-- Raises a notice if another connection acquired one of the names for the same owner.  Callers with the same owner
+-- share a hold, although each believes that it holds the name alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
@@ -1896,8 +1895,7 @@ BEGIN
 	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
 	until := clock_timestamp() + '100 ms';
 	LOOP
-		-- 1. release a place; check places first, because a place can become a hold, but a hold cannot become a
-		--    place
+		-- 1. release a place; places are checked first, as in look()
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
@@ -3269,9 +3267,9 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are found by their gates, and therefore only for names that have a holder or a place.  waitstart
-	-- exists since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
-	-- address with the privileges of its reader.
+	-- Blocked calls are found by their gates, and so only for names that have a holder or a place. waitstart exists
+	-- since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the address
+	-- with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
 				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database

@@ -156,8 +156,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Sweeps and serves these names.  Every call that uses a name does this first.  Returns whether anything has
--- changed.
+-- Sweeps and serves these names, before any other use of them.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;

@@ -317,8 +317,8 @@ BEGIN
 	RETURN nullif(current_setting('lock_timeout')::interval, '0');
 END $$;
 
--- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an identity:
--- callers with the same owner share a hold, although each believes that it holds the name alone.
+-- Raises a notice if another connection acquired one of the names for the same owner.  Callers with the same owner
+-- share a hold, although each believes that it holds the name alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()

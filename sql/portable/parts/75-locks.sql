@@ -396,8 +396,7 @@ BEGIN
 	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
 	until := clock_timestamp() + '100 ms';
 	LOOP
-		-- 1. release a place; check places first, because a place can become a hold, but a hold cannot become a
-		--    place
+		-- 1. release a place; places are checked first, as in look()
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN

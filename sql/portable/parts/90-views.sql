@@ -20,9 +20,9 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are found by their gates, and therefore only for names that have a holder or a place.  waitstart
-	-- exists since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
-	-- address with the privileges of its reader.
+	-- Blocked calls are found by their gates, and so only for names that have a holder or a place. waitstart exists
+	-- since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the address
+	-- with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
 				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database

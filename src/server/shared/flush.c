@@ -240,6 +240,8 @@ flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
 
 	Assert(taken != NULL && me == (uint32) le_my_proc() + 1);
 	LE_FAULT_NOFAIL("flush-before");
+
+	/* 1. flush, after a delay */
 	le_flush_delay(me);
 	started_at = le_clock();
 	wanted = (XLogRecPtr) pg_atomic_read_u64(&flush()->wanted);
@@ -251,6 +253,8 @@ flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
 	}
 	Assert(wanted <= GetFlushRecPtr(NULL));
 	LE_FAULT_NOFAIL("flush-done");
+
+	/* 2. name the next flusher, then wake up the processes that were served */
 	n = take_flushed();
 	le_flush_learn(le_clock() - started_at, taken, n);
 	pg_atomic_fetch_add_u64(&le_shared->databases[box->database].counters.flushes, 1);
