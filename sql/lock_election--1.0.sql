@@ -223,7 +223,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name pg_catalog.text,
@@ -234,7 +234,7 @@ CREATE FUNCTION @extschema@.try_acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
 COMMENT ON FUNCTION @extschema@.try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
+'Acquires a lock as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 
 CREATE FUNCTION @extschema@.acquire_locks(
 	names pg_catalog.text[],
@@ -247,13 +247,13 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
 COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
 	pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them, so it causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or one that the owner already holds; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_locks';
 COMMENT ON FUNCTION @extschema@.release_locks(pg_catalog.text[], bigint) IS
-'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them, otherwise false.';
+'Releases those of the given locks that the token holds, as release_lock releases one. Returns whether the token held all of them.';
 
 CREATE FUNCTION @extschema@.try_acquire_each(
 	names pg_catalog.text[],
@@ -265,25 +265,25 @@ RETURNS TABLE (name pg_catalog.text, token bigint) LANGUAGE C VOLATILE PARALLEL 
 AS 'MODULE_PATHNAME', 'le_try_acquire_each';
 COMMENT ON FUNCTION @extschema@.try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
+'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all. At most 1000 names. After an error, no lock is acquired. A rollback undoes all acquires. Errors: 22023 also for a repeated name; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_each(names pg_catalog.text[], tokens bigint[])
 RETURNS TABLE (name pg_catalog.text, released boolean) LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_release_each';
 COMMENT ON FUNCTION @extschema@.release_each(pg_catalog.text[], bigint[]) IS
-'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock: immediately if the call is a statement of its own, also in the form SELECT * FROM release_each(...). Errors: 22023 for a bad argument, a name that is given twice, or a number of tokens that differs from the number of names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
+'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock; SELECT * FROM release_each(...) also counts as a statement of its own. Errors: 22023 also for a repeated name, or more or fewer tokens than names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
 
 CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL, or less if a server crash would leave less (shortly after a restart, and while nothing can be written), or 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if a server crash would leave less (shortly after a restart, and while nothing can be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, release by token instead. Takes effect as a release by token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token, which connection pools require.';
 
 CREATE FUNCTION @extschema@.release_lock(
 	name pg_catalog.text,
@@ -294,8 +294,8 @@ RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
-- The release takes effect immediately if this call is a statement of its own, outside of a transaction block and of a pipeline. Otherwise it takes effect at commit.
-- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush: if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- The release takes effect immediately if this call is a statement of its own, outside of transaction blocks and pipelines; otherwise at commit.
+- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush. It does so if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
 - "hold_for", at most lock_election.max_hold_for, keeps the name closed until this time has passed since the lock was acquired. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
@@ -304,18 +304,18 @@ CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. With synchronous standbys, true is confirmed by them, as synchronous_commit requires. False is not confirmed: a primary that was cut off and replaced does not know what is held on the new primary.';
+'Returns whether this token holds the lock now. Synchronous standbys confirm true, as synchronous_commit requires, but not false: a replaced primary does not know the locks of the new one.';
 
 CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_lock';
 COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
-'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
+'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of newly evicted holders.
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
 - lease_holds does not list it, and its new requests wait like others.
-- If one acquire_locks call with a ttl acquired several names, all of them are evicted, but only one is counted.
+- If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
 Errors: 55000 if a holder is bound to its connection. Then no holder is evicted; terminate the connection instead.';
@@ -324,16 +324,15 @@ CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock immediately. Returns the number of holders that were ended. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" of release_lock has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
+'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
 
 CREATE FUNCTION @extschema@.force_release_role(role pg_catalog.regrole)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_role';
 COMMENT ON FUNCTION @extschema@.force_release_role(pg_catalog.regrole) IS
-'Ends everything that a role has in this database. Returns the number of items that were ended.
-- This includes holders, queue places and other waits, leases, leaderships and candidacies. Names that the role has closed are opened.
+'Ends everything that a role has in this database: holds, waits, leases, leaderships, candidacies, and closed names, which open. Returns the number of ended items.
 - A lock that a transaction has fenced stays taken until the fence ends.
-- To pass a role that was dropped, use its number, as the views show it.
+- To pass a dropped role, use its number from the views.
 - First revoke the role''s right to connect.
 Requires membership in the role or in pg_signal_backend. The call is logged.
 Errors: 22023 if the argument is not a role.';
@@ -343,7 +342,7 @@ CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
-'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately and cannot be undone, not even by a rollback. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
+'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get: "min", or more if this database had already passed "min". The change takes effect immediately, is durable when the function returns, and cannot be undone, not even by a rollback. Only superusers, and roles to which they grant EXECUTE, may call the function.
 Use it if the database may have forgotten tokens:
 - after the extension was dropped and created within a minute
 - after a volume was rolled back together with its clock
@@ -400,7 +399,7 @@ CREATE FUNCTION @extschema@.enqueue_locks(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
 COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for no name, or a repeated one; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_each(
 	names pg_catalog.text[],
@@ -412,7 +411,7 @@ RETURNS TABLE (name pg_catalog.text, token bigint, granted boolean, queue_positi
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_enqueue_each';
 COMMENT ON FUNCTION @extschema@.enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. If one name causes an error, or all of them together do, no place is taken. Errors: 22023 for a bad argument or a name that is given twice; otherwise as enqueue_lock.';
+'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. After an error, no place is taken. Errors: 22023 also for a repeated name; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name pg_catalog.text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -424,7 +423,7 @@ CREATE FUNCTION @extschema@.await_locks(names pg_catalog.text[], token bigint, w
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_locks';
 COMMENT ON FUNCTION @extschema@.await_locks(pg_catalog.text[], bigint, interval) IS
-'Returns whether all of these locks are granted to this token of enqueue_locks. Otherwise it is like await_lock. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
+'Returns whether all of these locks are granted to this token of enqueue_locks, as await_lock does for one. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 
 -- --- fences ---
 
@@ -432,7 +431,7 @@ CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
-'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. What the transaction writes after this call is written by the holder, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits how long the fence can last. Errors: LE001 if the token does not hold the lock, or no longer holds it; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction are the holder''s, or fail. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -452,13 +451,13 @@ CREATE FUNCTION @extschema@.acquire_permit(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_permit';
 COMMENT ON FUNCTION @extschema@.acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All users of the name at the same time must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 for a bad argument, or if the name is in use with another number of permits; 55P03, LE001 and 53400 as acquire_lock.';
+'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All simultaneous users of the name must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 also if the name is in use with another number of permits; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.set_permits(name pg_catalog.text, permits integer)
 RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_set_permits';
 COMMENT ON FUNCTION @extschema@.set_permits(pg_catalog.text, integer) IS
-'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name while the roles of its holders were checked.';
+'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name during the check.';
 
 -- --- leases ---
 
@@ -469,13 +468,13 @@ CREATE FUNCTION @extschema@.grant_lease(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_grant_lease';
 COMMENT ON FUNCTION @extschema@.grant_lease(interval, pg_catalog.text, interval) IS
-'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). lease_sync returns no validity before the lease is durable. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
+'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end with the lease. "wait" is for client libraries: the maximum time to wait until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 
 CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time left to an evicted holder on it, or NULL if the lease has ended.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -505,13 +504,13 @@ RETURNS TABLE (
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3
 AS 'MODULE_PATHNAME', 'le_lease_sync';
 COMMENT ON FUNCTION @extschema@.lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
+'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes on the lease since the news that the client has seen. The reference page lease_sync has the details. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 
 CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_revoke_lease';
 COMMENT ON FUNCTION @extschema@.revoke_lease(bigint) IS
-'Ends the lease and everything on it, immediately, even in a transaction that rolls back. Returns true, or false if the lease had already ended.';
+'Immediately ends the lease and everything on it, even in a transaction that rolls back. Returns true, or false if the lease had already ended.';
 
 CREATE FUNCTION @extschema@.lease_time_to_live(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -531,7 +530,7 @@ COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
 - "token": the same for all names of one acquire_locks or enqueue_locks.
 - "channel": where a grant to a place is announced; for several names, that of the first name.
 - "owner": NULL if no owner was named.
-The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor is anything that the transaction of another connection may still roll back.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor are acquires that another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 
 -- --- optimistic versions ---
@@ -572,13 +571,12 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_compare_and_set';
 COMMENT ON FUNCTION @extschema@.compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
 'Sets the value of a key if its version is still the expected one. Returns the new version, which is one higher, or NULL if the version differs.
-- The expected version of a key that does not exist yet is 0.
+- The expected version of a new key is 0.
 - A value has up to 4096 bytes.
 - The write is part of this transaction and follows its isolation level. The call waits for another transaction that is setting the key.
 - A key is never removed. Set its value to NULL instead.
 - A key belongs to the role that created it. Setting it requires membership in this role or in pg_write_all_data.
-- lock_election.max_keys_per_role limits the size of a role''s keys. The name, the value and 150 bytes of each key count; older row versions do not count.
-Errors: 53400 if a key grows beyond that limit; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
+Errors: 53400 if a key grows beyond lock_election.max_keys_per_role; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
 
 CREATE FUNCTION @extschema@.read_versioned(key pg_catalog.text, OUT value pg_catalog.text, OUT version bigint)
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -590,7 +588,7 @@ CREATE FUNCTION @extschema@.version_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_version_guard';
 COMMENT ON FUNCTION @extschema@.version_guard() IS
-'Adds optimistic locking to a table. Use it in a trigger BEFORE UPDATE FOR EACH ROW. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
+'Adds optimistic locking to a table. Use it in a trigger BEFORE UPDATE FOR EACH ROW. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 22003, 22004, 39P01, 42703, 42804 or 428C9 if the trigger or its column does not fit.';
 
 -- --- advisory locks ---
 
@@ -603,8 +601,8 @@ RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
 COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
-- "wait": NULL or more than 24 days means no limit, ''0'' means do not wait. It is measured in whole milliseconds.
-- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends, independently of transactions.
+- "wait": NULL or more than 24 days means no limit, ''0'' means do not wait.
+- scope ''session'': the lock is held until it was released as often as it was acquired, or until the connection ends, independently of transactions.
 - scope ''transaction'': the lock is held to the end of the (sub)transaction.
 - The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
 Errors: 25006 on a standby (see lock_election.advisory_on_standby); 55P03 if lock_timeout expires; 40P01 for a deadlock; 53200 if there is no room for the lock, see max_locks_per_transaction.';
@@ -613,7 +611,7 @@ CREATE FUNCTION @extschema@.advisory_release(name pg_catalog.text, shared boolea
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_release';
 COMMENT ON FUNCTION @extschema@.advisory_release(pg_catalog.text, boolean) IS
-'Immediately releases one acquisition of an advisory lock of scope ''session''. Returns true if it was released. If this connection does not hold the lock in this mode, returns false and raises a WARNING, as pg_advisory_unlock does. pg_advisory_unlock_all and DISCARD ALL also release the lock.';
+'Immediately releases one acquisition of an advisory lock of scope ''session''. Returns true, or false with a WARNING if this connection does not hold the lock in this mode. pg_advisory_unlock_all and DISCARD ALL also release the lock.';
 
 -- --- elections ---
 
@@ -628,7 +626,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_campaign';
 COMMENT ON FUNCTION @extschema@.campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text,
 	bigint) IS
-'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the public text of the candidate, of 1 to 4096 bytes. If the same named owner (or, if no owner is given, the same lease) campaigns again while it leads, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
+'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_candidate(
 	election pg_catalog.text,
@@ -656,7 +654,7 @@ CREATE FUNCTION @extschema@.proclaim(election pg_catalog.text, term bigint, cand
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_proclaim';
 COMMENT ON FUNCTION @extschema@.proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
-'Changes the leader''s public text without a new election. Returns true, or false if this term is not, or is no longer, the leading term. The change takes effect immediately, is durable when the function returns, and is not undone by a rollback.';
+'Changes the leader''s public text without a new election. Returns true, or false if this term does not lead. The change takes effect immediately, is durable when the function returns, and survives a rollback.';
 
 CREATE FUNCTION @extschema@.renew_leadership(election pg_catalog.text, term bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -668,7 +666,7 @@ CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does, and a server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. A server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate may still be elected.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election pg_catalog.text,
@@ -681,10 +679,10 @@ RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'le_current_leader';
 COMMENT ON FUNCTION @extschema@.current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
-- A leader that was returned does not vanish in a crash, unless its term is bound to its connection.
-- "expires_at" is the time when the term ends if it is not renewed; infinity if it is bound to a connection.
-- "valid_for" is the time from now until "expires_at"; NULL if the term is bound to a connection, and on a standby.
-- On a standby, the leader is the one that has been replayed. "expires_at" then ignores renewals since the election or the last proclaim. It is NULL for a term on a named lease.';
+- A returned leader survives a crash, unless its term is bound to its connection.
+- "expires_at": when the term ends without a renewal; infinity if it is bound to a connection.
+- "valid_for": the time until "expires_at"; NULL if the term is bound to a connection, and on a standby.
+- A standby returns the replayed leader; "expires_at" then ignores renewals since the election or the last proclaim, and is NULL for a term on a named lease.';
 
 CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -696,19 +694,19 @@ CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
-'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead, or no longer leads; 53400 as fence_lock.';
+'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
 
 CREATE FUNCTION @extschema@.evict_leader(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_leader';
 COMMENT ON FUNCTION @extschema@.evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may act as leader, and proclaim, until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 without a leader, or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_resign';
 COMMENT ON FUNCTION @extschema@.force_resign(pg_catalog.text) IS
-'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, it may act as leader at the same time as the next one; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
+'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 
 -- --- observers of elections ---
 
@@ -716,7 +714,7 @@ CREATE FUNCTION @extschema@.observe_election(election pg_catalog.text)
 RETURNS pg_catalog.text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
 COMMENT ON FUNCTION @extschema@.observe_election(pg_catalog.text) IS
-'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous". The last one is the number of the previous change of this election ("0": unknown). A client that has not seen that change should read election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous", the number of the previous change ("0": unknown). A client that has not seen that change should read election_history().';
 
 CREATE FUNCTION @extschema@.election_history(
 	election pg_catalog.text,
@@ -841,21 +839,21 @@ CREATE FUNCTION lock_election.health(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
-'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function asks no other process and never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
-- "ok": true if no known problem keeps a client from getting a lock here.
-- "problem": the first such problem. NULL: there is none.
+'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
+- "ok": whether clients can get locks here, as far as is known.
+- "problem": the first reason why not, or NULL.
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
-- "loading": whether the manager is reading its tables. Requests wait until it has finished.
-- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count, nor do calls whose caller has given up.
-- "standby_confirms": true if as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
-- "standby_wait": the longest time for which a call of this database has now been waiting for the standbys to confirm it. A call that has given up counts until they have confirmed it. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
+- "loading": whether the manager is reading its tables. Meanwhile requests wait.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request, without large requests that wait for their turn.
+- "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
+- "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller also waits for replay.
 - "incarnation": as in view manager.
-- "library_version": version of the library that the server runs. NULL: the library is not preloaded.
+- "library_version": version of the server''s library. NULL: it is not preloaded.
 - "sql_version": version of the extension in this database.
 - "replayed_at": on a standby, when the last replayed transaction was committed.
-- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: the manager can write, or has not needed to since.
-- "blocked_by": the process that has locked the tables, or waits to lock them. NULL: no such process was seen.';
+- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: no such failure is known.
+- "blocked_by": the process that has locked the tables, or waits to lock them, if one was seen.';
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
@@ -884,7 +882,7 @@ CREATE FUNCTION lock_election.stat_reset()
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat_reset';
 COMMENT ON FUNCTION lock_election.stat_reset() IS
-'Sets the counters of views stat and histogram to zero. Only superusers may call the function, and roles to which they grant EXECUTE.';
+'Sets the counters of views stat and histogram to zero. Only superusers, and roles to which they grant EXECUTE, may call it.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
@@ -893,7 +891,7 @@ GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.wait
 -- --- views and columns ---
 
 COMMENT ON VIEW lock_election.locks IS
-'Every held lock, every leader, and every name that is closed. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. On a standby, a row shows the state when it was last written, and a renewal does not write it.';
+'Every held lock, every leader, and every closed name. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. On a standby, a row shows its last written state; renewals write nothing.';
 COMMENT ON COLUMN lock_election.locks.kind IS
 'lock or election. Locks and elections have separate names.';
 COMMENT ON COLUMN lock_election.locks.name IS
@@ -911,7 +909,7 @@ COMMENT ON COLUMN lock_election.locks.token IS
 COMMENT ON COLUMN lock_election.locks.lease IS
 'Number of the named lease that the hold or request is on. NULL: none.';
 COMMENT ON COLUMN lock_election.locks.holds IS
-'Number of acquires that are still to be released.';
+'Acquires that are still to be released.';
 COMMENT ON COLUMN lock_election.locks.acquired_at IS
 'Time of the grant.';
 COMMENT ON COLUMN lock_election.locks.expires_at IS
@@ -921,7 +919,7 @@ COMMENT ON COLUMN lock_election.locks.time_left IS
 COMMENT ON COLUMN lock_election.locks.closed_until IS
 'No request is granted the name before this time, because of hold_for or lock_election.expiry_grace. force_release_lock() opens the name. NULL: the name is open.';
 COMMENT ON COLUMN lock_election.locks.waiters IS
-'Number of requests that wait for the lock. NULL on a standby.';
+'Requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
 'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
@@ -931,9 +929,9 @@ COMMENT ON COLUMN lock_election.locks.client_addr IS
 COMMENT ON COLUMN lock_election.locks.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.locks.evicted IS
-'Whether evict_lock() or evict_leader() has evicted the holder, which then ends at expires_at or before. NULL: there is no holder.';
+'Whether the holder was evicted, and ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced the lock, which no other holder gets before they end.';
+'Processes whose transactions have fenced the lock. It has no other holder before they end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
 'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 
@@ -956,7 +954,7 @@ COMMENT ON COLUMN lock_election.elections.expires_at IS
 COMMENT ON COLUMN lock_election.elections.valid_for IS
 'Time from now until expires_at. NULL on a standby, and if the holder is bound to its connection.';
 COMMENT ON COLUMN lock_election.elections.waiting IS
-'Number of candidates in the queue. NULL on a standby.';
+'Candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
 'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
@@ -966,7 +964,7 @@ COMMENT ON COLUMN lock_election.elections.client_addr IS
 COMMENT ON COLUMN lock_election.elections.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.elections.evicted IS
-'Whether evict_leader() has evicted the leader, whose term then ends at expires_at or before.';
+'Whether the leader was evicted: its term ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
 'Processes whose transactions have fenced the term. No other candidate is elected before they end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
@@ -1001,7 +999,7 @@ COMMENT ON COLUMN lock_election.waiters.client_addr IS
 COMMENT ON COLUMN lock_election.waiters.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.waiters.blocked_by IS
-'Processes that hold the lock. Without a holder, the process of the first request in the queue. Processes that are not connected, or that you may not see, are left out. 0: the name is closed, see closed_until.';
+'Connected processes that hold the lock and that you may see; without a holder, the process of the first request in the queue. 0: the name is closed, see closed_until.';
 COMMENT ON COLUMN lock_election.waiters.closed_until IS
 'No request is granted the name before this time. NULL: the name is open.';
 
@@ -1020,9 +1018,9 @@ COMMENT ON COLUMN lock_election.leases.expires_at IS
 COMMENT ON COLUMN lock_election.leases.time_left IS
 'Time from now until expires_at.';
 COMMENT ON COLUMN lock_election.leases.locks IS
-'Number of locks and leaderships on the lease.';
+'Locks and leaderships on the lease.';
 COMMENT ON COLUMN lock_election.leases.waiting IS
-'Number of queue places and waiting calls on the lease.';
+'Queue places and waiting calls on the lease.';
 
 COMMENT ON VIEW lock_election.manager IS
 'The process that owns the locks of this database. No row: the manager does not run.';
@@ -1037,13 +1035,13 @@ COMMENT ON COLUMN lock_election.manager.incarnation IS
 COMMENT ON COLUMN lock_election.manager.revision IS
 'The next token.';
 COMMENT ON COLUMN lock_election.manager.locks IS
-'Number of names that the manager knows: held, waited for, closed, or just released.';
+'Names that the manager knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.held IS
-'Number of held locks, permits and leaderships. The rows of view locks with a holder, without reading them.';
+'Held locks, permits and leaderships, without reading view locks.';
 COMMENT ON COLUMN lock_election.manager.waiting IS
-'Number of queued requests, including election candidates. The rows of view waiters, without reading them.';
+'Queued requests and candidates, without reading view waiters.';
 COMMENT ON COLUMN lock_election.manager.oldest_wait IS
-'Time when the oldest waiting request for a lock or permit entered its queue. Election candidates do not count. NULL: none.';
+'Time when the oldest waiting request for a lock or permit (not a candidate) entered its queue.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Memory that the manager''s state takes, in bytes.';
 COMMENT ON COLUMN lock_election.manager.slot_bytes IS
@@ -1084,9 +1082,9 @@ COMMENT ON COLUMN lock_election.stat.undone IS
 COMMENT ON COLUMN lock_election.stat.batches IS
 'Batches that had something to write.';
 COMMENT ON COLUMN lock_election.stat.failed_batches IS
-'Batches that could not be written and were applied again one request at a time. The server log has the reason. Batches that met a table with a new file (VACUUM FULL, CLUSTER, SET TABLESPACE) do not count: the manager loads the table again, and no request fails.';
+'Batches that could not be written and were applied again one request at a time. The server log has the reason. Reloads of a table after VACUUM FULL, CLUSTER or SET TABLESPACE do not count: no request fails.';
 COMMENT ON COLUMN lock_election.stat.key_violations IS
-'Failed batches that were rejected by the unique key of a table. Another program has written to it.';
+'Failed batches that the unique key of a table rejected: another program has written to it.';
 COMMENT ON COLUMN lock_election.stat.transaction_ids IS
 'Transaction IDs that the manager has used.';
 COMMENT ON COLUMN lock_election.stat.rows_written IS
@@ -1094,26 +1092,26 @@ COMMENT ON COLUMN lock_election.stat.rows_written IS
 COMMENT ON COLUMN lock_election.stat.flushes IS
 'Batches that were flushed to disk.';
 COMMENT ON COLUMN lock_election.stat.stalls IS
-'Times that the manager did not run for more than a second. All leases were extended by the length of the stall.';
+'Times that the manager did not run for more than a second. Each extended all leases by its length.';
 COMMENT ON COLUMN lock_election.stat.hints_sent IS
-'Notifications that were sent.';
+'Sent notifications.';
 COMMENT ON COLUMN lock_election.stat.hints_dropped IS
 'Notifications that were dropped because a queue was full.';
 COMMENT ON COLUMN lock_election.stat.write_time IS
 'Time spent on writing and committing, in milliseconds.';
 COMMENT ON COLUMN lock_election.stat.stats_reset IS
-'Time since when the counters count: their start, or the last lock_election.stat_reset().';
+'Start of the counters, or the last lock_election.stat_reset().';
 
 COMMENT ON VIEW lock_election.histogram IS
-'Durations of the waits, holds and terms that have ended since stats_reset of view stat, as cumulative buckets in the Prometheus format. Waits, holds and terms that have not ended are not included; for waits, see oldest_wait of view manager.';
+'Durations of the waits, holds and terms that have ended since stats_reset of view stat, as cumulative buckets in the Prometheus format.';
 COMMENT ON COLUMN lock_election.histogram.name IS
-'wait: time that a request for a lock or permit was queued until it was granted. fruitless_wait: the same for a request that timed out, was cancelled, or ended otherwise. hold: time from the grant of a lock or permit to its release, expiry or other end; for a fenced holder, to the end of its lease. term: the same for a leader. Each name of acquire_locks() counts.';
+'wait: time from the queueing of a request for a lock or permit to its grant. fruitless_wait: the same to a time-out, cancel or other end. hold: time from the grant of a lock or permit to its end; for a fenced holder, to the end of its lease. term: the same for a leader. Each name of acquire_locks() counts.';
 COMMENT ON COLUMN lock_election.histogram.le IS
 'Upper bound of the bucket, in seconds. The last bound is Infinity.';
 COMMENT ON COLUMN lock_election.histogram.count IS
-'Number of durations up to this bound, including those of smaller buckets.';
+'Durations up to this bound, including those of smaller buckets.';
 COMMENT ON COLUMN lock_election.histogram.sum IS
-'Sum of all durations of this name, in seconds. It is the same in each row of the name.';
+'Sum of all durations of this name, in seconds, in each of its rows.';
 
 COMMENT ON TABLE _lock_election.slot IS
 'The durable record of holders, one row for each slot of a lock. Written only by the manager; read view locks instead.';
@@ -1142,7 +1140,7 @@ COMMENT ON COLUMN _lock_election.slot.role IS
 COMMENT ON COLUMN _lock_election.slot.permits IS
 'Number of permits of the name. 0: not a permit.';
 COMMENT ON COLUMN _lock_election.slot.holds IS
-'Number of acquires that are still to be released.';
+'Acquires that are still to be released.';
 COMMENT ON COLUMN _lock_election.slot.kind IS
 '1 lock, 2 election.';
 COMMENT ON COLUMN _lock_election.slot.mode IS
@@ -1183,7 +1181,7 @@ COMMENT ON COLUMN _lock_election.queue.role IS
 COMMENT ON COLUMN _lock_election.queue.permits IS
 'Number of permits of the name. 0: not a permit.';
 COMMENT ON COLUMN _lock_election.queue.holds IS
-'Number of acquires that are still to be released.';
+'Acquires that are still to be released.';
 COMMENT ON COLUMN _lock_election.queue.kind IS
 '1 lock, 2 election.';
 COMMENT ON COLUMN _lock_election.queue.mode IS

@@ -3456,52 +3456,51 @@ END $$;
 -- --- comments: the same as in the C edition ---
 
 COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
+'Acquires a lock as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them, so it causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or one that the owner already holds; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
-'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them, otherwise false.';
+'Releases those of the given locks that the token holds, as release_lock releases one. Returns whether the token held all of them.';
 COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
+'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all. At most 1000 names. After an error, no lock is acquired. A rollback undoes all acquires. Errors: 22023 also for a repeated name; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
-'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock: immediately if the call is a statement of its own, also in the form SELECT * FROM release_each(...). Errors: 22023 for a bad argument, a name that is given twice, or a number of tokens that differs from the number of names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
+'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock; SELECT * FROM release_each(...) also counts as a statement of its own. Errors: 22023 also for a repeated name, or more or fewer tokens than names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
 COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL, or less if a server crash would leave less (shortly after a restart, and while nothing can be written), or 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if a server crash would leave less (shortly after a restart, and while nothing can be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, release by token instead. Takes effect as a release by token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token, which connection pools require.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
-- The release takes effect immediately if this call is a statement of its own, outside of a transaction block and of a pipeline. Otherwise it takes effect at commit.
-- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush: if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- The release takes effect immediately if this call is a statement of its own, outside of transaction blocks and pipelines; otherwise at commit.
+- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush. It does so if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
 - "hold_for", at most lock_election.max_hold_for, keeps the name closed until this time has passed since the lock was acquired. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. With synchronous standbys, true is confirmed by them, as synchronous_commit requires. False is not confirmed: a primary that was cut off and replaced does not know what is held on the new primary.';
+'Returns whether this token holds the lock now. Synchronous standbys confirm true, as synchronous_commit requires, but not false: a replaced primary does not know the locks of the new one.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
-'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
+'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of newly evicted holders.
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
 - lease_holds does not list it, and its new requests wait like others.
-- If one acquire_locks call with a ttl acquired several names, all of them are evicted, but only one is counted.
+- If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
 Errors: 55000 if a holder is bound to its connection. Then no holder is evicted; terminate the connection instead.';
 COMMENT ON FUNCTION force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock immediately. Returns the number of holders that were ended. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" of release_lock has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
+'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
 COMMENT ON FUNCTION force_release_role(pg_catalog.regrole) IS
-'Ends everything that a role has in this database. Returns the number of items that were ended.
-- This includes holders, queue places and other waits, leases, leaderships and candidacies. Names that the role has closed are opened.
+'Ends everything that a role has in this database: holds, waits, leases, leaderships, candidacies, and closed names, which open. Returns the number of ended items.
 - A lock that a transaction has fenced stays taken until the fence ends.
-- To pass a role that was dropped, use its number, as the views show it.
+- To pass a dropped role, use its number from the views.
 - First revoke the role''s right to connect.
 Requires membership in the role or in pg_signal_backend. The call is logged.
 Errors: 22023 if the argument is not a role.';
 COMMENT ON FUNCTION advance_revision(bigint) IS
-'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately and cannot be undone, not even by a rollback. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
+'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get: "min", or more if this database had already passed "min". The change takes effect immediately, is durable when the function returns, and cannot be undone, not even by a rollback. Only superusers, and roles to which they grant EXECUTE, may call the function.
 Use it if the database may have forgotten tokens:
 - after the extension was dropped and created within a minute
 - after a volume was rolled back together with its clock
@@ -3516,29 +3515,29 @@ Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_r
 COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
 'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for no name, or a repeated one; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. If one name causes an error, or all of them together do, no place is taken. Errors: 22023 for a bad argument or a name that is given twice; otherwise as enqueue_lock.';
+'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. After an error, no place is taken. Errors: 22023 also for a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
 'Returns whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: no limit). Each call restarts the TTL of the queue place, or of the lock once it is granted. To leave the queue, call release_lock. Errors: LE001 if the token is neither held nor queued any more, or was evicted; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
-'Returns whether all of these locks are granted to this token of enqueue_locks. Otherwise it is like await_lock. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
+'Returns whether all of these locks are granted to this token of enqueue_locks, as await_lock does for one. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
-'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. What the transaction writes after this call is written by the holder, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits how long the fence can last. Errors: LE001 if the token does not hold the lock, or no longer holds it; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction are the holder''s, or fail. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
 'Rejects writes to a table by transactions that have not fenced a lock, or the leadership of an election. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for an election, the arguments are its name and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All users of the name at the same time must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 for a bad argument, or if the name is in use with another number of permits; 55P03, LE001 and 53400 as acquire_lock.';
+'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All simultaneous users of the name must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 also if the name is in use with another number of permits; otherwise as acquire_lock.';
 COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
-'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name while the roles of its holders were checked.';
+'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name during the check.';
 COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
-'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). lease_sync returns no validity before the lease is durable. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
+'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end with the lease. "wait" is for client libraries: the maximum time to wait until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 COMMENT ON FUNCTION keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time left to an evicted holder on it, or NULL if the lease has ended.';
 COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
+'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes on the lease since the news that the client has seen. The reference page lease_sync has the details. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 COMMENT ON FUNCTION revoke_lease(bigint) IS
-'Ends the lease and everything on it, immediately, even in a transaction that rolls back. Returns true, or false if the lease had already ended.';
+'Immediately ends the lease and everything on it, even in a transaction that rolls back. Returns true, or false if the lease had already ended.';
 COMMENT ON FUNCTION lease_time_to_live(bigint) IS
 'Returns the time that the lease has left, or NULL if it has ended.';
 COMMENT ON FUNCTION lease_holds(bigint) IS
@@ -3548,58 +3547,57 @@ COMMENT ON FUNCTION lease_holds(bigint) IS
 - "token": the same for all names of one acquire_locks or enqueue_locks.
 - "channel": where a grant to a place is announced; for several names, that of the first name.
 - "owner": NULL if no owner was named.
-The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor is anything that the transaction of another connection may still roll back.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor are acquires that another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 COMMENT ON FUNCTION compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
 'Sets the value of a key if its version is still the expected one. Returns the new version, which is one higher, or NULL if the version differs.
-- The expected version of a key that does not exist yet is 0.
+- The expected version of a new key is 0.
 - A value has up to 4096 bytes.
 - The write is part of this transaction and follows its isolation level. The call waits for another transaction that is setting the key.
 - A key is never removed. Set its value to NULL instead.
 - A key belongs to the role that created it. Setting it requires membership in this role or in pg_write_all_data.
-- lock_election.max_keys_per_role limits the size of a role''s keys. The name, the value and 150 bytes of each key count; older row versions do not count.
-Errors: 53400 if a key grows beyond that limit; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
+Errors: 53400 if a key grows beyond lock_election.max_keys_per_role; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
 COMMENT ON FUNCTION read_versioned(pg_catalog.text) IS
 'Returns the value of a key and its version. If the key does not exist, the value is NULL and the version is 0. Requires membership in the role that created the key or in pg_read_all_data.';
 COMMENT ON FUNCTION version_guard() IS
-'Adds optimistic locking to a table. Use it in a trigger BEFORE UPDATE FOR EACH ROW. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
+'Adds optimistic locking to a table. Use it in a trigger BEFORE UPDATE FOR EACH ROW. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 22003, 22004, 39P01, 42703, 42804 or 428C9 if the trigger or its column does not fit.';
 COMMENT ON FUNCTION advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
-- "wait": NULL or more than 24 days means no limit, ''0'' means do not wait. It is measured in whole milliseconds.
-- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends, independently of transactions.
+- "wait": NULL or more than 24 days means no limit, ''0'' means do not wait.
+- scope ''session'': the lock is held until it was released as often as it was acquired, or until the connection ends, independently of transactions.
 - scope ''transaction'': the lock is held to the end of the (sub)transaction.
 - The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
 Errors: 25006 on a standby (see lock_election.advisory_on_standby); 55P03 if lock_timeout expires; 40P01 for a deadlock; 53200 if there is no room for the lock, see max_locks_per_transaction.';
 COMMENT ON FUNCTION advisory_release(pg_catalog.text, boolean) IS
-'Immediately releases one acquisition of an advisory lock of scope ''session''. Returns true if it was released. If this connection does not hold the lock in this mode, returns false and raises a WARNING, as pg_advisory_unlock does. pg_advisory_unlock_all and DISCARD ALL also release the lock.';
+'Immediately releases one acquisition of an advisory lock of scope ''session''. Returns true, or false with a WARNING if this connection does not hold the lock in this mode. pg_advisory_unlock_all and DISCARD ALL also release the lock.';
 COMMENT ON FUNCTION campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text, bigint) IS
-'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the public text of the candidate, of 1 to 4096 bytes. If the same named owner (or, if no owner is given, the same lease) campaigns again while it leads, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
+'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
 COMMENT ON FUNCTION enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text, bigint) IS
 'Becomes a candidate and returns immediately, as enqueue_lock does. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
 COMMENT ON FUNCTION await_leadership(pg_catalog.text, bigint, interval) IS
 'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
-'Changes the leader''s public text without a new election. Returns true, or false if this term is not, or is no longer, the leading term. The change takes effect immediately, is durable when the function returns, and is not undone by a rollback.';
+'Changes the leader''s public text without a new election. Returns true, or false if this term does not lead. The change takes effect immediately, is durable when the function returns, and survives a rollback.';
 COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
 'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid, or NULL if the term is lost, as renew_lock does. Errors: 55000 for a term that is still queued.';
 COMMENT ON FUNCTION resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does, and a server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. A server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate may still be elected.';
 COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
-- A leader that was returned does not vanish in a crash, unless its term is bound to its connection.
-- "expires_at" is the time when the term ends if it is not renewed; infinity if it is bound to a connection.
-- "valid_for" is the time from now until "expires_at"; NULL if the term is bound to a connection, and on a standby.
-- On a standby, the leader is the one that has been replayed. "expires_at" then ignores renewals since the election or the last proclaim. It is NULL for a term on a named lease.';
+- A returned leader survives a crash, unless its term is bound to its connection.
+- "expires_at": when the term ends without a renewal; infinity if it is bound to a connection.
+- "valid_for": the time until "expires_at"; NULL if the term is bound to a connection, and on a standby.
+- A standby returns the replayed leader; "expires_at" then ignores renewals since the election or the last proclaim, and is NULL for a term on a named lease.';
 COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
 'Returns whether this term leads now, as is_held does for a lock.';
 COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
-'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead, or no longer leads; 53400 as fence_lock.';
+'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may act as leader, and proclaim, until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 without a leader, or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
-'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, it may act as leader at the same time as the next one; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
+'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
-'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous". The last one is the number of the previous change of this election ("0": unknown). A client that has not seen that change should read election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous", the number of the previous change ("0": unknown). A client that has not seen that change should read election_history().';
 COMMENT ON FUNCTION election_history(pg_catalog.text, bigint) IS
 'Returns every change of an election after the change numbered "after", in order and without gaps. A change is the start of a term (elected), a new candidate text (proclaimed), or the end of a term (resigned, expired, revoked with its lease, forced, evicted, undone with its transaction, disconnected). Every role may call the function, also on a standby, where it returns what has been replayed. Changes are kept for lock_election.history_retention.';
 COMMENT ON FUNCTION lock_election.look() IS
@@ -3607,23 +3605,23 @@ COMMENT ON FUNCTION lock_election.look() IS
 COMMENT ON FUNCTION lock_election.look_leases() IS
 'Returns every named lease. Used by view leases.';
 COMMENT ON FUNCTION lock_election.health() IS
-'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function asks no other process and never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
-- "ok": true if no known problem keeps a client from getting a lock here.
-- "problem": the first such problem. NULL: there is none.
+'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
+- "ok": whether clients can get locks here, as far as is known.
+- "problem": the first reason why not, or NULL.
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
-- "loading": whether the manager is reading its tables. Requests wait until it has finished.
-- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count, nor do calls whose caller has given up.
-- "standby_confirms": true if as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
-- "standby_wait": the longest time for which a call of this database has now been waiting for the standbys to confirm it. A call that has given up counts until they have confirmed it. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
+- "loading": whether the manager is reading its tables. Meanwhile requests wait.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request, without large requests that wait for their turn.
+- "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
+- "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller also waits for replay.
 - "incarnation": as in view manager.
-- "library_version": version of the library that the server runs. NULL: the library is not preloaded.
+- "library_version": version of the server''s library. NULL: it is not preloaded.
 - "sql_version": version of the extension in this database.
 - "replayed_at": on a standby, when the last replayed transaction was committed.
-- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: the manager can write, or has not needed to since.
-- "blocked_by": the process that has locked the tables, or waits to lock them. NULL: no such process was seen.';
+- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: no such failure is known.
+- "blocked_by": the process that has locked the tables, or waits to lock them, if one was seen.';
 COMMENT ON VIEW lock_election.locks IS
-'Every held lock, every leader, and every name that is closed. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. On a standby, a row shows the state when it was last written, and a renewal does not write it.';
+'Every held lock, every leader, and every closed name. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. On a standby, a row shows its last written state; renewals write nothing.';
 COMMENT ON COLUMN lock_election.locks.kind IS
 'lock or election. Locks and elections have separate names.';
 COMMENT ON COLUMN lock_election.locks.name IS
@@ -3641,7 +3639,7 @@ COMMENT ON COLUMN lock_election.locks.token IS
 COMMENT ON COLUMN lock_election.locks.lease IS
 'Number of the named lease that the hold or request is on. NULL: none.';
 COMMENT ON COLUMN lock_election.locks.holds IS
-'Number of acquires that are still to be released.';
+'Acquires that are still to be released.';
 COMMENT ON COLUMN lock_election.locks.acquired_at IS
 'Time of the grant.';
 COMMENT ON COLUMN lock_election.locks.expires_at IS
@@ -3651,7 +3649,7 @@ COMMENT ON COLUMN lock_election.locks.time_left IS
 COMMENT ON COLUMN lock_election.locks.closed_until IS
 'No request is granted the name before this time, because of hold_for or lock_election.expiry_grace. force_release_lock() opens the name. NULL: the name is open.';
 COMMENT ON COLUMN lock_election.locks.waiters IS
-'Number of requests that wait for the lock. NULL on a standby.';
+'Requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
 'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
@@ -3661,9 +3659,9 @@ COMMENT ON COLUMN lock_election.locks.client_addr IS
 COMMENT ON COLUMN lock_election.locks.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.locks.evicted IS
-'Whether evict_lock() or evict_leader() has evicted the holder, which then ends at expires_at or before. NULL: there is no holder.';
+'Whether the holder was evicted, and ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced the lock, which no other holder gets before they end.';
+'Processes whose transactions have fenced the lock. It has no other holder before they end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
 'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 COMMENT ON VIEW lock_election.elections IS
@@ -3685,7 +3683,7 @@ COMMENT ON COLUMN lock_election.elections.expires_at IS
 COMMENT ON COLUMN lock_election.elections.valid_for IS
 'Time from now until expires_at. NULL on a standby, and if the holder is bound to its connection.';
 COMMENT ON COLUMN lock_election.elections.waiting IS
-'Number of candidates in the queue. NULL on a standby.';
+'Candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
 'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
@@ -3695,7 +3693,7 @@ COMMENT ON COLUMN lock_election.elections.client_addr IS
 COMMENT ON COLUMN lock_election.elections.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.elections.evicted IS
-'Whether evict_leader() has evicted the leader, whose term then ends at expires_at or before.';
+'Whether the leader was evicted: its term ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
 'Processes whose transactions have fenced the term. No other candidate is elected before they end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
@@ -3729,7 +3727,7 @@ COMMENT ON COLUMN lock_election.waiters.client_addr IS
 COMMENT ON COLUMN lock_election.waiters.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.waiters.blocked_by IS
-'Processes that hold the lock. Without a holder, the process of the first request in the queue. Processes that are not connected, or that you may not see, are left out. 0: the name is closed, see closed_until.';
+'Connected processes that hold the lock and that you may see; without a holder, the process of the first request in the queue. 0: the name is closed, see closed_until.';
 COMMENT ON COLUMN lock_election.waiters.closed_until IS
 'No request is granted the name before this time. NULL: the name is open.';
 COMMENT ON VIEW lock_election.leases IS
@@ -3747,9 +3745,9 @@ COMMENT ON COLUMN lock_election.leases.expires_at IS
 COMMENT ON COLUMN lock_election.leases.time_left IS
 'Time from now until expires_at.';
 COMMENT ON COLUMN lock_election.leases.locks IS
-'Number of locks and leaderships on the lease.';
+'Locks and leaderships on the lease.';
 COMMENT ON COLUMN lock_election.leases.waiting IS
-'Number of queue places and waiting calls on the lease.';
+'Queue places and waiting calls on the lease.';
 COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and functions for operators.';
 COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for internal use only.';
 

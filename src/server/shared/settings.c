@@ -51,8 +51,8 @@ define_sizes(void)
 {
 	DefineCustomIntVariable(
 		"lock_election.max_memory", "Maximum memory for the locks of a database.",
-		"Acquires beyond this limit fail. When a manager starts, it loads all rows even beyond the limit, "
-		"and logs a warning.",
+		"Acquires beyond this limit fail. A starting manager loads all rows even beyond it, and logs a "
+		"warning.",
 		&le_max_memory_mb, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_memory_per_role",
@@ -65,8 +65,8 @@ define_sizes(void)
 	DefineCustomIntVariable(
 		"lock_election.max_keys_per_role",
 		"Maximum size of a role's keys of compare_and_set in a database; 0 means no limit.",
-		"The current name and value of each key count, plus 150 bytes. WAL does not count, nor do older row "
-		"versions, which take space until VACUUM removes them.",
+		"Each key counts with its current name and value, plus 150 bytes. Older row versions, which take "
+		"space until VACUUM removes them, do not count.",
 		&le_max_keys_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 }
 
@@ -134,8 +134,7 @@ le_settings_define(void)
 		LE_DURABLE_OFF, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("lock_election.durable_release",
 							 "Makes releases wait until they are as durable as synchronous_commit requires.",
-							 "Otherwise a crash may bring back a lock that was just released, until its TTL "
-							 "ends.",
+							 "Otherwise a crash may bring back a released lock until its TTL ends.",
 							 &le_durable_release, false, PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/* 5. hints and history */
