@@ -6,6 +6,7 @@ table.py [DIRECTORY]        default: the root of the repository.  Exit 1, with l
 
 import json
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -16,10 +17,9 @@ EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}
 
 HEAD = """# What each client can do
 
-`make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients);
-`clients/conformance/features.toml` maps its scenarios, and other tests, to rows. *yes*: the client has passed them;
-*no*: it does not support them; dash: not tested. lockctl uses the C library; *SQL* is a program that calls the
-functions itself.
+`make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients),
+whose scenarios and other tests `clients/conformance/features.toml` maps to features. The clients are C, Go, Java,
+Node.js, Python, Ruby, Rust, lockctl (which uses the C library) and *SQL* (a program that calls the functions itself).
 """
 
 
@@ -69,6 +69,12 @@ class Suite:
             if "scenarios" in feature and not any(self.cell(feature, client) == "yes" for client in CLIENTS):
                 yield f"features.toml, {name}: no client has passed its scenarios"
 
+    def exceptions(self, cells):
+        """The clients that lack a feature, or have no test of it."""
+        return "; ".join(f"{words}: {', '.join(names)}" for cell, words in
+                         {"no": "no", "in part": "in part", "-": "not tested"}.items()
+                         if (names := [name for name, result in cells.items() if result == cell]))
+
     def table(self, titles, lines):
         yield "| " + " | ".join(titles) + " |"
         yield "|---" * len(titles) + "|"
@@ -80,10 +86,13 @@ class Suite:
         rows = [[feature["words"], *(self.cell(feature, column) for column in columns)]
                 for feature in self.features.values()]
         yield HEAD
-        yield "All clients support:\n"
+        yield "Tested features of all clients:\n"
         yield from (f"- {words}" for words, *cells in rows if set(cells) == {"yes"})
-        yield "\nDifferences:\n"
-        yield from self.table(["", *columns.values()], (row for row in rows if set(row[1:]) != {"yes"}))
+        yield "\nTested features of all clients except those in parentheses (*no*: not supported):\n"
+        for words, *cells in rows:
+            if set(cells) != {"yes"}:
+                item = f"- {words} ({self.exceptions(dict(zip(columns.values(), cells)))})"
+                yield textwrap.fill(item, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         yield (f"\nPassed scenarios, of {len(self.scenarios)}, on each [edition](editions.md), with the versions of the client and"
                " of PostgreSQL; the others\nare not supported:\n")
         tags = {tag: client for client in CLIENTS for tag in self.tags(client)}
