@@ -218,11 +218,12 @@ try()
 table()
 {
 	local library thing version runtime on result day
-	echo "| library | with | on | result | day |"
-	echo "|---|---|---|---|---|"
+	echo "| library | with | on | passed |"
+	echo "|---|---|---|---|"
 	while read -r library thing version runtime; do
 		while IFS=$'\t' read -r _ _ _ _ on result day; do
-			echo "| ${titles[$library]} | $thing ${version#v} | ${languages[$library]} $on | $result | $day |"
+			[ "$result" = passed ] || day=$result
+			echo "| ${titles[$library]} | $thing ${version#v} | ${languages[$library]} $on | $day |"
 		done < <(grep -F "$library"$'\t'"$thing"$'\t'"$version"$'\t'"$runtime"$'\t' "$1" | tail -n 1)
 	done < <(grep -v '^#' "$LE_ROOT/clients/versions")
 }
@@ -259,9 +260,9 @@ cat "$results" >"$recorded"
 	cat <<-EOF
 		# Which versions the libraries run with
 
-		\`make test-versions-clients RECORD=1\` generates this page. *passed*: the programs of the library's README and its quick
-		tests ran with exactly these versions, on Linux. *not run*: the machine did not have them. \`clients/versions\` has the
-		list. Go accepts no older pgx or client-go than the modules' go.mod names.
+		\`make test-versions-clients RECORD=1\` generates this page. On the day of *passed*, the programs of the library's README
+		and its quick tests ran with exactly these versions, on Linux. *not run*: the machine did not have them.
+		\`clients/versions\` has the list. Go accepts no older pgx or client-go than the modules' go.mod names.
 
 	EOF
 	table "$recorded"
