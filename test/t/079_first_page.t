@@ -8,7 +8,7 @@ use Test::More;
 
 # Ceilings: who needs more lines or words looks first for those that can go, such as a fact that two pages tell.
 use constant README_LINES => 150;
-use constant WORDS => 39660;
+use constant WORDS => 38000;
 
 my ($counts) = run_command(['test/lib/words']);
 my ($lines) = $counts =~ /^ *(\d+) lines of README\.md$/m;
