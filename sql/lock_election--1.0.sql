@@ -223,7 +223,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name pg_catalog.text,
@@ -234,7 +234,7 @@ CREATE FUNCTION @extschema@.try_acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
 COMMENT ON FUNCTION @extschema@.try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
+'Acquires a lock without waiting, as acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 
 CREATE FUNCTION @extschema@.acquire_locks(
 	names pg_catalog.text[],
@@ -277,13 +277,13 @@ CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl i
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if a server crash would leave less (shortly after a restart, and while nothing can be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if the lock would end earlier after a server crash (shortly after a restart, and while the tables cannot be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token, which connection pools require.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token. With a connection pool, release by token.';
 
 CREATE FUNCTION @extschema@.release_lock(
 	name pg_catalog.text,
@@ -295,8 +295,8 @@ AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
 - The release takes effect immediately if this call is a statement of its own, outside of transaction blocks and pipelines; otherwise at commit.
-- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush. It does so if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
-- "hold_for", at most lock_election.max_hold_for, keeps the name closed until this time has passed since the lock was acquired. A closed name counts as a lock of the role.
+- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush. The call waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- "hold_for", at most lock_election.max_hold_for, keeps the name closed for this time after the acquire. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 
@@ -314,7 +314,7 @@ COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
-- lease_holds does not list it, and its new requests wait like others.
+- lease_holds does not list an evicted holder, whose new requests wait like others.
 - If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
@@ -330,7 +330,7 @@ CREATE FUNCTION @extschema@.force_release_role(role pg_catalog.regrole)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_role';
 COMMENT ON FUNCTION @extschema@.force_release_role(pg_catalog.regrole) IS
-'Ends everything that a role has in this database: holds, waits, leases, leaderships, candidacies, and closed names, which open. Returns the number of ended items.
+'Ends all holds, waits, leases, leaderships and candidacies of a role in this database, and opens the names that it has closed. Returns the number of ended items.
 - A lock that a transaction has fenced stays taken until the fence ends.
 - To pass a dropped role, use its number from the views.
 - First revoke the role''s right to connect.
@@ -366,7 +366,7 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
-- The queue place lasts for "ttl" after this call and after each await_lock, with "lease" as long as the lease, and with ttl => NULL as long as this connection. From the grant on, the lock lasts for "ttl".
+- The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts as one of acquire_lock.
 - A rollback undoes the call.
 - Every call takes a new place, except that on a named lease the same request (from the same owner, if it names one) returns the same token, so that you can repeat a lost call.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
@@ -399,7 +399,7 @@ CREATE FUNCTION @extschema@.enqueue_locks(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
 COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for no name, or a repeated one; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_each(
 	names pg_catalog.text[],
@@ -431,7 +431,7 @@ CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
-'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction are the holder''s, or fail. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect only if it commits as the holder. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -700,7 +700,7 @@ CREATE FUNCTION @extschema@.evict_leader(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_leader';
 COMMENT ON FUNCTION @extschema@.evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 without a leader, or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -841,7 +841,7 @@ AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
 'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
 - "ok": whether clients can get locks here, as far as is known.
-- "problem": the first reason why not, or NULL.
+- "problem": the first known problem that prevents this, or NULL.
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
@@ -1078,13 +1078,13 @@ COMMENT ON COLUMN lock_election.stat.expiries IS
 COMMENT ON COLUMN lock_election.stat.timeouts IS
 'Waits that timed out.';
 COMMENT ON COLUMN lock_election.stat.undone IS
-'Holds that were undone by a rollback.';
+'Holds that a rollback has undone.';
 COMMENT ON COLUMN lock_election.stat.batches IS
 'Batches that had something to write.';
 COMMENT ON COLUMN lock_election.stat.failed_batches IS
 'Batches that could not be written and were applied again one request at a time. The server log has the reason. Reloads of a table after VACUUM FULL, CLUSTER or SET TABLESPACE do not count: no request fails.';
 COMMENT ON COLUMN lock_election.stat.key_violations IS
-'Failed batches that the unique key of a table rejected: another program has written to it.';
+'Failed batches that the unique key of a table rejected, because another program has written to the table.';
 COMMENT ON COLUMN lock_election.stat.transaction_ids IS
 'Transaction IDs that the manager has used.';
 COMMENT ON COLUMN lock_election.stat.rows_written IS

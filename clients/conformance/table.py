@@ -15,6 +15,9 @@ OTHERS = {"lockctl": "lockctl", "sql": "SQL"}
 # A recorded run of the suite for each edition of the server; the rows of features use the first one.
 EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}
 
+# The fields of a recorded run that the page shows.
+FIELDS = {"version": "clients", "postgresql": "PostgreSQL", "date": "on"}
+
 HEAD = """# What each client can do
 
 `make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients),
@@ -93,20 +96,29 @@ class Suite:
             if set(cells) != {"yes"}:
                 item = f"- {words} ({self.exceptions(dict(zip(columns.values(), cells)))})"
                 yield textwrap.fill(item, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        yield (f"\nPassed scenarios, of {len(self.scenarios)}, on each [edition](editions.md), with the versions of the client and"
-               " of PostgreSQL; the others\nare not supported:\n")
+        common = " and ".join(f"{words} {value}" for words, value in self.common().values())
+        yield "\n" + textwrap.fill(
+            f"Passed scenarios, of {len(self.scenarios)}, on each [edition](editions.md); the others are not supported."
+            f" Recorded with {common or 'the versions in parentheses'}:", 120, break_long_words=False,
+            break_on_hyphens=False) + "\n"
         tags = {tag: client for client in CLIENTS for tag in self.tags(client)}
         yield from self.table(["client", *(f"{edition} edition" for edition in EDITIONS.values())], (
             [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", *(self.run(file, tag) for file in EDITIONS)]
             for tag, client in tags.items()))
 
+    def common(self):
+        """The versions and the day of all recorded runs, where they are the same."""
+        runs = [run for record in self.records.values() for run in record["runs"].values()]
+        return {key: (words, runs[0][key]) for key, words in FIELDS.items() if len({run[key] for run in runs}) == 1}
+
     def run(self, file, tag):
-        """The number of scenarios that a client has passed, with which versions and when."""
+        """The number of scenarios that a client has passed, and the fields in which recorded runs differ."""
         run = self.records[file]["runs"].get(tag)
         if not run:
             return "-"
         passed = sum(self.records[file]["scenarios"].get(name, {}).get(tag) == "passed" for name in self.scenarios)
-        return f"{passed} ({run['version']}, {run['postgresql']}, {run['date']})"
+        own = ", ".join(run[key] for key in FIELDS if key not in self.common())
+        return f"{passed} ({own})" if own else f"{passed}"
 
 
 def main():

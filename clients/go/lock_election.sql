@@ -3456,9 +3456,9 @@ END $$;
 -- --- comments: the same as in the C edition ---
 
 COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
+'Acquires a lock without waiting, as acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or one that the owner already holds; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
@@ -3468,14 +3468,14 @@ COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.tex
 COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
 'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock; SELECT * FROM release_each(...) also counts as a statement of its own. Errors: 22023 also for a repeated name, or more or fewer tokens than names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
 COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if a server crash would leave less (shortly after a restart, and while nothing can be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if the lock would end earlier after a server crash (shortly after a restart, and while the tables cannot be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token, which connection pools require.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token. With a connection pool, release by token.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
 - The release takes effect immediately if this call is a statement of its own, outside of transaction blocks and pipelines; otherwise at commit.
-- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush. It does so if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
-- "hold_for", at most lock_election.max_hold_for, keeps the name closed until this time has passed since the lock was acquired. A closed name counts as a lock of the role.
+- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush. The call waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- "hold_for", at most lock_election.max_hold_for, keeps the name closed for this time after the acquire. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
@@ -3485,7 +3485,7 @@ COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
-- lease_holds does not list it, and its new requests wait like others.
+- lease_holds does not list an evicted holder, whose new requests wait like others.
 - If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
@@ -3493,7 +3493,7 @@ Errors: 55000 if a holder is bound to its connection. Then no holder is evicted;
 COMMENT ON FUNCTION force_release_lock(pg_catalog.text) IS
 'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
 COMMENT ON FUNCTION force_release_role(pg_catalog.regrole) IS
-'Ends everything that a role has in this database: holds, waits, leases, leaderships, candidacies, and closed names, which open. Returns the number of ended items.
+'Ends all holds, waits, leases, leaderships and candidacies of a role in this database, and opens the names that it has closed. Returns the number of ended items.
 - A lock that a transaction has fenced stays taken until the fence ends.
 - To pass a dropped role, use its number from the views.
 - First revoke the role''s right to connect.
@@ -3508,14 +3508,14 @@ Use it if the database may have forgotten tokens:
 - after pg_resetwal';
 COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
-- The queue place lasts for "ttl" after this call and after each await_lock, with "lease" as long as the lease, and with ttl => NULL as long as this connection. From the grant on, the lock lasts for "ttl".
+- The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts as one of acquire_lock.
 - A rollback undoes the call.
 - Every call takes a new place, except that on a named lease the same request (from the same owner, if it names one) returns the same token, so that you can repeat a lost call.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
 'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for no name, or a repeated one; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. After an error, no place is taken. Errors: 22023 also for a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
@@ -3523,7 +3523,7 @@ COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
 COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
 'Returns whether all of these locks are granted to this token of enqueue_locks, as await_lock does for one. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
-'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction are the holder''s, or fail. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect only if it commits as the holder. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
 'Rejects writes to a table by transactions that have not fenced a lock, or the leadership of an election. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for an election, the arguments are its name and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
@@ -3593,7 +3593,7 @@ COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
 COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
 'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 without a leader, or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
 'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
@@ -3607,7 +3607,7 @@ COMMENT ON FUNCTION lock_election.look_leases() IS
 COMMENT ON FUNCTION lock_election.health() IS
 'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
 - "ok": whether clients can get locks here, as far as is known.
-- "problem": the first reason why not, or NULL.
+- "problem": the first known problem that prevents this, or NULL.
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
