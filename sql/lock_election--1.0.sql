@@ -1100,7 +1100,7 @@ COMMENT ON COLUMN lock_election.stat.hints_dropped IS
 COMMENT ON COLUMN lock_election.stat.write_time IS
 'Time spent on writing and committing, in milliseconds.';
 COMMENT ON COLUMN lock_election.stat.stats_reset IS
-'Start of the counters, or the last lock_election.stat_reset().';
+'Time of the last lock_election.stat_reset(), or of the start of the counters.';
 
 COMMENT ON VIEW lock_election.histogram IS
 'Durations of the waits, holds and terms that have ended since stats_reset of view stat, as cumulative buckets in the Prometheus format.';
