@@ -840,8 +840,8 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
 'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
-- "ok": whether clients can get locks here, as far as is known.
-- "problem": the first known problem that prevents this, or NULL.
+- "ok": true if no known problem prevents clients from getting locks here.
+- "problem": the first such problem, or NULL.
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
@@ -921,7 +921,7 @@ COMMENT ON COLUMN lock_election.locks.closed_until IS
 COMMENT ON COLUMN lock_election.locks.waiters IS
 'Requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
-'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
+'Process ID of the connection that acquired the lock or term. The ID is kept after the connection ends, so another process may have it: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.locks.client_addr IS
@@ -956,7 +956,7 @@ COMMENT ON COLUMN lock_election.elections.valid_for IS
 COMMENT ON COLUMN lock_election.elections.waiting IS
 'Candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
-'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
+'Process ID of the connection that acquired the lock or term. The ID is kept after the connection ends, so another process may have it: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.elections.client_addr IS
@@ -991,7 +991,7 @@ COMMENT ON COLUMN lock_election.waiters.lease IS
 COMMENT ON COLUMN lock_election.waiters.waiting_since IS
 'Time when the request entered the queue.';
 COMMENT ON COLUMN lock_election.waiters.pid IS
-'Process ID of the connection that made the request. Kept after its end, so another process may have this ID: see connected.';
+'Process ID of the connection that made the request. The ID is kept after the connection ends, so another process may have it: see connected.';
 COMMENT ON COLUMN lock_election.waiters.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.waiters.client_addr IS
@@ -1111,7 +1111,7 @@ COMMENT ON COLUMN lock_election.histogram.le IS
 COMMENT ON COLUMN lock_election.histogram.count IS
 'Durations up to this bound, including those of smaller buckets.';
 COMMENT ON COLUMN lock_election.histogram.sum IS
-'Sum of all durations of this name, in seconds, in each of its rows.';
+'Sum of all durations of this name, in seconds, the same in each row of the name.';
 
 COMMENT ON TABLE _lock_election.slot IS
 'The durable record of holders, one row for each slot of a lock. Written only by the manager; read view locks instead.';

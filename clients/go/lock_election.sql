@@ -3606,8 +3606,8 @@ COMMENT ON FUNCTION lock_election.look_leases() IS
 'Returns every named lease. Used by view leases.';
 COMMENT ON FUNCTION lock_election.health() IS
 'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
-- "ok": whether clients can get locks here, as far as is known.
-- "problem": the first known problem that prevents this, or NULL.
+- "ok": true if no known problem prevents clients from getting locks here.
+- "problem": the first such problem, or NULL.
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
@@ -3651,7 +3651,7 @@ COMMENT ON COLUMN lock_election.locks.closed_until IS
 COMMENT ON COLUMN lock_election.locks.waiters IS
 'Requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
-'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
+'Process ID of the connection that acquired the lock or term. The ID is kept after the connection ends, so another process may have it: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.locks.client_addr IS
@@ -3685,7 +3685,7 @@ COMMENT ON COLUMN lock_election.elections.valid_for IS
 COMMENT ON COLUMN lock_election.elections.waiting IS
 'Candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
-'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
+'Process ID of the connection that acquired the lock or term. The ID is kept after the connection ends, so another process may have it: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.elections.client_addr IS
@@ -3719,7 +3719,7 @@ COMMENT ON COLUMN lock_election.waiters.lease IS
 COMMENT ON COLUMN lock_election.waiters.waiting_since IS
 'Time when the request entered the queue.';
 COMMENT ON COLUMN lock_election.waiters.pid IS
-'Process ID of the connection that made the request. Kept after its end, so another process may have this ID: see connected.';
+'Process ID of the connection that made the request. The ID is kept after the connection ends, so another process may have it: see connected.';
 COMMENT ON COLUMN lock_election.waiters.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.waiters.client_addr IS
