@@ -455,7 +455,7 @@ refuse(bool yes)
 	ok(refused == yes, yes ? "candidacies are refused" : "and are not any more");
 }
 
-#define TRIES 9
+#define TRIES 7
 
 static void
 pauses(void)
@@ -467,6 +467,7 @@ pauses(void)
 	int64_t before;
 
 	refuse(true);
+	candidacies.seen = 0;
 	is_status(le_run(s, "boss", "me", &callbacks, &runner, &error), LE_OK, "a runner");
 	eventually_quietly(candidacies.seen >= TRIES - 1);
 	before = candidacies.at;
