@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main', extension => 0,
-	conf => "shared_preload_libraries = ''\nfsync = on\nsynchronous_commit = local\ntimezone = UTC\nautovacuum = off\n");
+	conf => "shared_preload_libraries = ''\nfsync = on\nsynchronous_commit = local\ntimezone = UTC\nautovacuum = off\njit = off\n");
 ctl_node($node);
 my ($rc, $out, $err);
 

@@ -41,6 +41,7 @@
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
 
+#include "core/check.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
@@ -162,6 +163,18 @@ wait_for_release(LeFaultEntry *entry, uint32 generation)
 	if (entry->waiting == MyProcPid)
 		entry->waiting = 0;
 	SpinLockRelease(&table->lock);
+}
+
+void
+le_fault_check(const LeCore *core)
+{
+	static LeTime next_at = 0;
+	LeTime start = le_clock();
+
+	if (start < next_at)
+		return;
+	le_core_check(core);
+	next_at = le_clock() + 4 * (le_clock() - start);
 }
 
 void
