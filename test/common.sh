@@ -391,19 +391,23 @@ le_faults_tree()
 	LE_ENV+=(LE_FAULTS_TREE="$LE_FAULTS_TREE")
 }
 
-# pgTAP is SQL alone: that for the newest server that has one serves others, too.
+# pgTAP consists of SQL alone, so the package for the newest PostgreSQL works with every version. LE_PGTAP names the
+# directory that another run has borrowed it into, for a run that has no network.
 le_borrow_pgtap()
 {
 	local share=$1 dir=$LE_TMP/pgtap package
 	[ ! -e "$share/extension/pgtap.control" ] || return 0
-	package=$(apt-cache search --names-only '^postgresql-[0-9]+-pgtap$' | awk '{ print $1 }' | sort -V | tail -n 1)
-	mkdir "$dir"
-	if ! (cd "$dir" && apt-get download -qq "$package" && dpkg-deb -x ./*.deb .) >"$LE_TMP/pgtap.log" 2>&1; then
-		le_say "no pgTAP can be had"
-		return 0
+	if [ -z "${LE_PGTAP:-}" ]; then
+		package=$(apt-cache search --names-only '^postgresql-[0-9]+-pgtap$' | awk '{ print $1 }' | sort -V | tail -n 1)
+		mkdir "$dir"
+		if ! (cd "$dir" && apt-get download -qq "$package" && dpkg-deb -x ./*.deb .) >"$LE_TMP/pgtap.log" 2>&1; then
+			le_say "pgTAP is not available"
+			return 0
+		fi
+		chmod -R a+rX "$dir"
+		LE_PGTAP=$dir/$(cd "$dir" && echo usr/share/postgresql/*/extension)
 	fi
-	chmod -R a+rX "$dir"
-	ln -s "$dir"/usr/share/postgresql/*/extension/pgtap* "$share/extension/"
+	ln -s "$LE_PGTAP"/pgtap* "$share/extension/"
 }
 
 # Another minor release, where Debian offers one: LE_OTHER_MINOR has its bin and lib.
@@ -480,6 +484,7 @@ le_prepare()
 		le_build "$LE_TMP/src" "${LE_MAKE[@]}" "$@"
 	fi
 	LE_ENV=(env LE_RUN="$LE_TMP" PG_CONFIG="$LE_BIN/pg_config" PATH="$LE_BIN:$PATH" HOME="$LE_TMP/home" LC_ALL=C.UTF-8)
+	[ -z "${LE_PGTAP:-}" ] || LE_ENV+=(LE_PGTAP="$LE_PGTAP")
 	# PostgreSQL refuses to run as root; nobody is an account that no existing cluster trusts.
 	LE_AS=()
 	if [ "$(id -u)" = 0 ]; then

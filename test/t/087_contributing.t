@@ -16,7 +16,8 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 my $tree = "$dir/tree";
 # What somebody has who begins: nothing of the run that this test is part of.  Optimised code would only build slower.
 my @env = ('env', '-i', "HOME=$ENV{HOME}", "TMPDIR=$ENV{TMPDIR}", 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-	'LC_ALL=C.UTF-8', 'COPT=-O0 -U_FORTIFY_SOURCE', 'PG_MAJOR=' . $version_dir =~ s{.*/}{}r);
+	'LC_ALL=C.UTF-8', 'COPT=-O0 -U_FORTIFY_SOURCE', 'PG_MAJOR=' . $version_dir =~ s{.*/}{}r,
+	map { "$_=$ENV{$_}" } grep { $ENV{$_} } 'LE_PGTAP');
 
 # Exit status and output of a command in the copy.
 sub run_in_tree
