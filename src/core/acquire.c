@@ -1,6 +1,6 @@
 /*
  * core/acquire.c
- *		ACQUIRE of one name: a new request, or one that is repeated after a reload.
+ *		Applies ACQUIRE of one name: a new request, or one that is repeated after a reload.
  */
 #include "acquire.h"
 #include "entry.h"
@@ -20,8 +20,8 @@
 /* --- rules --- */
 
 /*
- * Checks that the request agrees with the holders and waiters of the lock: all of them use permits,
- * with the same number, or none of them does.
+ * Checks that the request and the lock's holders and waiters agree: either all of them use permits,
+ * with the same number of permits, or none of them does.
  */
 LeStatus
 le_acquire_use(const LeLock *lock, const LeCommand *cmd)
@@ -31,7 +31,7 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
 		return LE_BAD_MODE;
 
-	/* a repeated request may have an old number of permits, which changed while it was queued */
+	/* a repeated request may have an old number of permits, because the number changed during its wait */
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits && cmd->revision == 0)
 		return LE_BAD_PERMITS;
 	return LE_OK;
@@ -42,7 +42,8 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
  *
  * For a new request, returns NO_LEASE if the lease is gone, or has expired and ends with this batch.
  * For a request that is repeated after a reload, returns LOST if the lease is gone; if the lease has
- * expired, its end will end the request, too.  Returns DENIED if the lease belongs to another role.
+ * expired, the end of the lease will also end the request.  Returns DENIED if the lease belongs to
+ * another role.
  */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
@@ -62,7 +63,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 
 /*
  * Returns whether a new request can be granted now.  Returns false while any entry waits, to keep the
- * order.
+ * order of arrival.
  */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
@@ -98,7 +99,7 @@ le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 						 .sessno = cmd->sessno};
 }
 
-/* Creates the entry of a request, NEW and with an uncommitted hold.  Creates the lock if there is none. */
+/* Creates a NEW entry with an uncommitted hold for a request, and its lock if there is none. */
 static LeEntry *
 new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 {
@@ -209,9 +210,9 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 /* --- a request that is repeated after a reload --- */
 
 /*
- * Replies to a repeated request whose entry is stored: the manager wrote the entry before it exited,
- * so only the reply was lost.  The hold of this request may have been loaded with the row, and must not
- * be counted twice; uncommitted holds of other sessions of the same owner stay as they are.
+ * Replies to a repeated request whose entry is stored: the manager wrote the entry before it exited, so
+ * only the reply was lost.  The hold of this request may have been loaded with the row, and must not be
+ * counted twice.  The same owner may have uncommitted holds of other sessions, which stay as they are.
  */
 void
 le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -227,17 +228,17 @@ le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now
 }
 
 /*
- * Applies a request that a waiter has posted again after a reload, with the revision that it had
- * before.
+ * Applies a request that a waiter has posted again after a reload, with its old revision.
  *
- * The first of these rules that applies:
+ * Follows the first of these rules that applies:
  *
  *	1.	Its named lease is gone or belongs to another role: LOST, DENIED.
  *	2.	Its entry is stored: the missing reply is sent.
  *	3.	Only one of the lock and the request uses permits: BAD_MODE.
  *	4.	It is not allowed to wait: NOT_GRANTED, LOST.
  *	5.	It returns to its position in the queue and keeps the time at which it began to wait:
- *		QUEUED, WAITING.  Limits do not apply.  It is granted from the queue.
+ *		QUEUED, WAITING.  Limits do not apply.  If the lock admits it, it is granted from
+ *		the queue.
  */
 static void
 requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -287,8 +288,8 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 /* --- a new request --- */
 
 /*
- * Decides the outcome of a new request for one name, without changing anything.  The
- * first of these rules that applies:
+ * Decides the outcome of a new request for one name, without changing anything.  Follows the first of
+ * these rules that applies:
  *
  *	1.	Only one of the lock and the request uses permits, or their numbers of permits differ: BAD_MODE,
  *		BAD_PERMITS.
@@ -296,8 +297,8 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
  *		request gets that place or, if it has been granted since, the holder.
  *	3.	The owner, the lease or the transaction already holds the lock: one more hold,
  *		or BAD_UPGRADE, BAD_TTL or a limit of the role.
- *	4.	It is not admitted, and not allowed to wait: NOT_GRANTED; LOST if the holder that it re-enters
- *		is gone.
+ *	4.	It is not admitted, and not allowed to wait: NOT_GRANTED; LOST if it names a holder to
+ *		re-enter, because that holder is gone.
  *	5.	The queue is full, or the role has reached a limit: a LIMIT status.
  *	6.	It is admitted, or it waits at the end of the queue.
  *

@@ -1,6 +1,6 @@
 /*
  * core/acquire.h
- *		ACQUIRE of one name, and its parts.  For the core alone.
+ *		Applies ACQUIRE of one name.  For the core alone.
  */
 #ifndef LE_ACQUIRE_H
 #define LE_ACQUIRE_H

@@ -1,9 +1,9 @@
 /*
  * core/acquirer.c
- *		The texts that describe the acquirers of entries, for views.
+ *		Stores the texts that describe the acquirers of entries, for views.
  *
- * Entries with the same text share one record, so that a session with very many
- * locks has only one.
+ * Entries with the same text share one record, so that a session with very many locks has only one
+ * record.
  */
 #include "acquirer.h"
 #include "containers.h"

@@ -1,6 +1,6 @@
 /*
  * core/acquirer.h
- *		The texts that describe acquirers.  For the core alone.
+ *		Stores the texts that describe acquirers.  For the core alone.
  */
 #ifndef LE_ACQUIRER_H
 #define LE_ACQUIRER_H

@@ -1,7 +1,7 @@
 /*
  * core/changes.c
- *		Changes of elections, which are written to the history and announced to
- *		observers with the batch.
+ *		Collects the changes of elections in a batch.  With the batch they are written to
+ *		the history and announced to observers.
  *
  * The number of each change is a revision, so all changes of a database are in one order.
  * Values are not copied: a value belongs to the leader, or to the change that replaced it,
@@ -12,8 +12,8 @@
 #include "state.h"
 
 /*
- * Reserves changes for the batch: each candidate may be elected and end, and this command may add a
- * candidate and a proclaim.
+ * Reserves changes for the batch: two for each candidate (its election and its end), two for a
+ * candidate that this command may add, and one for a proclaim.
  */
 bool
 le_changes_reserve(LeCore *core)
@@ -42,7 +42,7 @@ change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 	return change;
 }
 
-/* Adds a change about this leader. dropped: the previous value, to be freed with the batch; NULL = none. */
+/* Adds a change about this leader. dropped: previous value, to be freed after the batch; NULL = none. */
 void
 le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now)
 {
@@ -93,7 +93,7 @@ le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
 	le_change_add(core, entry, how_ended(how), NULL, now);
 }
 
-/* Adds the end of a leader whose row was loaded but who is not a holder any more. */
+/* Adds a change for the end of a leader whose row was loaded, but which is not a holder any more. */
 void
 le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at, LeTime now)
 {

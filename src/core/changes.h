@@ -1,6 +1,6 @@
 /*
  * core/changes.h
- *		Changes of elections.  For the core alone.
+ *		Collects the changes of elections in a batch.  For the core alone.
  */
 #ifndef LE_CHANGES_H
 #define LE_CHANGES_H

@@ -1,6 +1,6 @@
 /*
  * core/check.c
- *		Checks of a core, for tests: see core/check.h.
+ *		Checks a core, for tests: see core/check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,7 +298,7 @@ check_news(const LeCore *core)
 	}
 }
 
-/* Checks the number of leases, own and named, whose rows were written in an earlier life. */
+/* Checks core->unmarked: the number of leases, own and named, whose rows were written in an earlier life. */
 static void
 check_unmarked(const LeCore *core)
 {
@@ -319,7 +319,7 @@ check_unmarked(const LeCore *core)
 	CHECK(unmarked == core->unmarked);
 }
 
-/* Checks that each object that is in use in a pool is in one of the core's lists. */
+/* Checks that each used object of a pool is in one of the core's lists. */
 static void
 check_pools(const LeCore *core)
 {
@@ -349,7 +349,7 @@ le_core_check(const LeCore *core)
 {
 	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0, slots = 0;
 
-	/* check each lock, and add up their numbers of entries */
+	/* check each lock, and add up the numbers of entries of all locks */
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
@@ -443,7 +443,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	bool steps = forces || type == LE_CMD_SET_PERMITS || type == LE_CMD_REVOKE_LEASE || type == LE_CMD_UNDO ||
 				 type == LE_CMD_SESSION_END;
 
-	/* the replies that may set each field */
+	/* each of these fields may be set only in certain replies */
 	CHECK((reply->lease != 0) == (type == LE_CMD_GRANT_LEASE && status == LE_OK));
 	CHECK((reply->revision != 0) == (type == LE_CMD_ADVANCE));
 	CHECK(forces || reply->ended == 0);
@@ -468,7 +468,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
 
-/* Returns whether another session acquired this holder for a named owner, without a named lease. */
+/* Returns whether the holder has a named owner and no named lease, and was acquired by another session. */
 static bool
 shares_owner(const LeEntry *holder, uint64_t session)
 {
@@ -476,7 +476,7 @@ shares_owner(const LeEntry *holder, uint64_t session)
 		   (holder->lease == NULL || holder->lease->for_group);
 }
 
-/* Checks that only a reply to a new grant contains the epoch of its name. */
+/* Checks that only a reply that reports a new grant (told) contains the epoch of the lock's name. */
 static void
 check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *reply)
 {
@@ -497,8 +497,8 @@ check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, L
 }
 
 /*
- * Checks the fields of a reply that depend on one of its entries. first: it is the entry of the first
- * name.
+ * Checks the fields of a reply that depend on one of its entries. first: whether this is the entry of
+ * the first name.
  */
 static void
 check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
@@ -561,7 +561,7 @@ le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const 
 		check_reply_of_lease(core, cmd, reply, now);
 		return;
 	}
-	/* first the commands after which there is no entry to check */
+	/* first handle the commands after which there is no entry to check */
 	if (cmd->type == LE_CMD_RELEASE)
 		CHECK(reply->token != 0 && reply->wrote && reply->valid_for == 0 && reply->epoch_is == 0);
 	else if (cmd->type != LE_CMD_ACQUIRE && !is_on_token(cmd))

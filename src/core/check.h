@@ -1,6 +1,6 @@
 /*
  * core/check.h
- *		Checks of a core, for tests.
+ *		Checks a core, for tests.
  */
 #ifndef LE_CHECK_H
 #define LE_CHECK_H

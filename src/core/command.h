@@ -17,7 +17,7 @@
 #define LE_MAX_VALUE 4096      /* bytes in a candidate's value */
 #define LE_MAX_NAMES 1000      /* names per command */
 #define LE_MAX_HOLDS INT32_MAX /* holds of one holder, because its row stores the number as an int4 */
-#define LE_FEW       16        /* ending this many entries or more at once is heavy work */
+#define LE_FEW       16        /* minimum number of entries whose end at once counts as heavy work */
 
 #define LE_MAX_ACQUIRER 127 /* bytes in the text that describes an acquirer */
 
@@ -259,7 +259,7 @@ typedef struct LeReply
 	LeTime valid_least; /* RENEW, KEEP_ALIVE: time that would be left if the server crashed before lsn is
 						 * flushed */
 	LeTime valid_lease; /* KEEP_ALIVE: valid_for of the lease itself, ignoring its evicted holders */
-	bool raised;        /* valid_least is less than valid_for */
+	bool raised;        /* RENEW, KEEP_ALIVE: valid_least is less than valid_for */
 	uint32_t position;  /* ACQUIRE with LE_QUEUED: position in the queue, from 1; for several names, the
 						 * highest position */
 	uint32_t holds;     /* CHECK: number of holds of the entry */

@@ -183,7 +183,7 @@ heap_up(LeHeap *heap, uint32_t i, LeTimer *timer)
 	heap_put(heap, i, timer);
 }
 
-/* Puts a timer at this index of the heap, or below if a child fires before it. */
+/* Puts a timer at this index of the heap, or below this index if a child fires before the timer. */
 static void
 heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
@@ -372,7 +372,7 @@ chain_add(LeHashId id, LeHashLink **bucket, LeHashLink *link)
 	point_to(id, bucket, link);
 }
 
-/* Doubles the table.  In total, each link is moved about once on average.  Returns false if out of memory. */
+/* Doubles the table.  All doublings together move each link about once.  Returns false if out of memory. */
 static bool
 grow(LeCore *core, LeHashId id)
 {

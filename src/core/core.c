@@ -1,6 +1,6 @@
 /*
  * core/core.c
- *		The life of a core, the dispatch of commands, and timers.
+ *		Creates and destroys cores, dispatches commands, and handles timers.
  */
 #include "acquire.h"
 #include "acquirer.h"

@@ -82,23 +82,23 @@ extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
 extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
- * Sets how long this life of the manager has lasted: at least the time that is recorded for it, without
- * the time in which nothing could be written.  Ignores a value that is smaller than before, because a
- * pause sets back the clock.
+ * Sets how long this life of the manager has lasted, without the time in which nothing could be
+ * written.  The value must be at least the recorded uptime of this life.  A value that is smaller than
+ * an earlier one is ignored, because a pause sets back the clock.
  */
 extern void le_core_set_uptime(LeCore *core, LeTime uptime);
 
 /*
- * Sets whether rows can be written.  While they cannot, commands that write rows must not be
- * applied, and a renewal leaves its row unchanged.
+ * Sets whether rows can be written.  While rows cannot be written, the caller must not apply
+ * commands that write rows, and a renewal leaves the row of its lease unchanged.
  */
 extern void le_core_set_writable(LeCore *core, bool writable);
 
 /*
  * Handles at most max timers that are due at the horizon. now is the time of the batch's commands: if
  * an end leads to a grant, the new hold begins at that time.  Returns the number of timers handled; if
- * it returns max, write the batch and call it again.  Must not fail: an end needs no memory, and memory
- * for a grant is reserved.
+ * it returns max, the caller must write the batch and call it again.  Must not fail: an end needs no
+ * memory, and memory for a grant is reserved.
  */
 extern int le_core_expire(LeCore *core, LeTime now, int max);
 

@@ -1,7 +1,7 @@
 /*
  * core/each.c
- *		Commands that apply to each of several names separately: ACQUIRE without wait,
- *		RELEASE and CHECK.
+ *		Applies a command to each of several names separately: ACQUIRE without wait,
+ *		RELEASE or CHECK.
  *
  * An error for one name is an error for the whole command.  Each name is examined before
  * anything changes, and the usage that earlier names would add to the role is counted.  If
@@ -50,8 +50,8 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 }
 
 /*
- * Returns the error of this command, and the index of the name in *which; LE_OK = no error. found: for
- * a RELEASE or CHECK, receives the result of a CHECK of each name.
+ * Returns the error of this command, and sets *which to the index of the name that caused it; LE_OK =
+ * no error.  For RELEASE and CHECK, stores the result of a CHECK of each name in found.
  */
 static LeStatus
 examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t *which)
@@ -79,7 +79,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 			status = examine_acquire(core, session, &one, lease, now, &taken);
 		else
 		{
-			/* the token of another role is an error, but a token that holds nothing is not */
+			/* a token of another role is an error, but a token that holds nothing is not an error */
 			le_apply_check(core, &one, now, &found[i]);
 			status = found[i].status == LE_DENIED ? LE_DENIED : LE_OK;
 		}
@@ -92,7 +92,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 
 /* --- apply --- */
 
-/* Releases one name.  *found is the result of CHECK before the command, and becomes the reply. */
+/* Releases one name. *found is the result of a CHECK before the command; it is replaced by the reply. */
 static void
 release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 {
@@ -100,7 +100,7 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 
 	le_apply_release(core, one, now, &reply);
 
-	/* the token is that of a place for several names, which the release of an earlier name has ended */
+	/* the release of an earlier name has ended the whole place, which has several names */
 	if (reply.status == LE_NOT_HELD && found->status == LE_QUEUED)
 		found->status = LE_OK;
 	else

@@ -1,6 +1,6 @@
 /*
  * core/effects.c
- *		The lists of rows to write and replies to send, and the end of a batch.
+ *		Returns the rows to write and the replies to send with a batch, and finishes the batch.
  */
 #include "containers.h"
 #include "effects.h"

@@ -13,8 +13,8 @@
 #include "objects.h"
 
 /*
- * The lists.  Each function returns the object that follows "after", or the first one if "after" is
- * NULL. NULL = there are no more.
+ * These functions walk the lists.  Each function returns the object that follows "after", or the
+ * first object if "after" is NULL.  The result NULL means that there are no more objects.
  */
 
 /* Slots whose row must be written, or deleted if "drop" is set. */

@@ -3,7 +3,7 @@
  *		The life of one entry: how it is created, queued, granted and renewed, and how
  *		it lapses and ends.
  *
- * core/settle.c has the effects on other entries.
+ * core/settle.c handles the effects on other entries.
  */
 #include "acquirer.h"
 #include "changes.h"
@@ -36,7 +36,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 	core->dirty_places = entry;
 }
 
-/* Sets the reply of the call that waits for the entry, if there is one.  It is sent with the batch. */
+/* Sets the reply of the call that waits for the entry, if there is one.  The reply is sent with the batch. */
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
@@ -102,7 +102,7 @@ not_evicted(LeEntry *entry)
 	entry->evicted = false;
 }
 
-/* Frees the slot of a HELD or LAPSED entry.  The lock stays closed until closed_until. */
+/* Frees the slot of a HELD or LAPSED entry, and closes the lock until closed_until. */
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 {
@@ -150,8 +150,8 @@ leave_queue(LeCore *core, LeEntry *entry)
 
 /*
  * Ends an entry that is not fenced.  Removes it from its queue or slot, and from all lists and indexes.
- * Afterwards the entry is ENDED, and is freed with the batch; the caller must settle its lock.  Must
- * not fail: only a change of an election needs memory, which is reserved for each candidate.
+ * Afterwards the entry is ENDED; it is freed at the end of the batch.  The caller must settle the lock.
+ * Must not fail: only a change of an election needs memory, which is reserved for each candidate.
  */
 void
 le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)

@@ -1,6 +1,6 @@
 /*
  * core/epoch.c
- *		Counters by which a session can check that its lock is still held: see core/epoch.h.
+ *		Maintains the counters by which a session can check that its lock is still held: see core/epoch.h.
  */
 #include "epoch.h"
 #include "state.h"

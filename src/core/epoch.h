@@ -3,13 +3,13 @@
  *		Counters by which a session can check, without a request, that its lock is still
  *		held.
  *
- * LeEnv.epochs has LE_EPOCHS counters.  Each name belongs to one of them, by its hash.  A
- * counter is incremented when a holder of one of its names ends, lapses, or gets another
- * TTL.  All counters are incremented when a core is created.  No counter is ever 0.  The
- * reply about a grant contains the value of the counter.  If a session later finds the
- * counter unchanged, nothing that the core has applied so far has ended the hold.
+ * LeEnv.epochs has LE_EPOCHS counters.  The hash of a name determines which counter is the *epoch*
+ * of the name.  An epoch is incremented when a holder of one of its names ends, lapses, or gets
+ * another TTL.  All counters are incremented when a core is created.  No counter is ever 0.  The
+ * reply about a grant contains the epoch of the name.  If a session later finds the epoch
+ * unchanged, nothing that the core has applied so far has ended the hold.
  *
- * Several names share an epoch, so it may be incremented because of another name.
+ * Several names share an epoch, so the epoch of a name may be incremented because of another name.
  *
  * One more counter, LE_EPOCH_LOSSES, is incremented when an entry on a lease ends without a
  * request from its client.  If a client finds this counter unchanged since it read the news

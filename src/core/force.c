@@ -1,7 +1,7 @@
 /*
  * core/force.c
- *		Commands of an administrator: end or evict the holders of a name, change its
- *		number of permits, or end everything that a role has.
+ *		Applies commands of an administrator: they end or evict the holders of a name,
+ *		change its number of permits, or end everything that a role has.
  *
  * Each command may affect very many objects, so it works in steps: its reply says where to
  * continue.
@@ -217,7 +217,7 @@ le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- permits --- */
 
-/* Returns whether the caller may manage all holders, and the role that has closed the name. */
+/* Returns whether the caller may manage the roles of all holders and of the closed name. */
 static bool
 may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {

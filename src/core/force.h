@@ -1,6 +1,6 @@
 /*
  * core/force.h
- *		Commands of an administrator.  For the core alone.
+ *		Applies commands of an administrator.  For the core alone.
  */
 #ifndef LE_FORCE_H
 #define LE_FORCE_H

@@ -33,9 +33,9 @@
 /* --- acquire --- */
 
 /*
- * Replies to a request that is repeated after a reload, if its grant is stored.  The reply is LOST if
- * the holders of some names have ended since, for example by an administrator.  Returns whether any of
- * the entries was found.
+ * Replies to a request that is repeated after a reload if its grant is stored.  The reply is LOST if
+ * the holders of some names have ended since then, for example because an administrator ended them.
+ * Returns whether any of the entries was found.
  */
 static bool
 already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -65,18 +65,19 @@ typedef struct Survey
 } Survey;
 
 /*
- * Examines all names before anything changes.  BAD_MODE: a name is used with permits.  BAD_GROUP: the
- * request would be one more hold of only some names, or of holders with different tokens.
+ * Examines all names before anything changes.  Sets survey->status to BAD_MODE if a name is used with
+ * permits, and to BAD_GROUP if the owner already holds only some of the names, or all of them with
+ * different tokens.
  *
- * token: the token of an earlier copy of this request; 0 = none.  If there is one, modes are not
- * checked, because this request gets the reply for that copy.
+ * token: the token of an earlier copy of this request; 0 = none.  If there is an earlier copy, modes
+ * are not checked, because this request gets the reply of that copy.
  */
 static void
 survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
 			 int64_t token, Survey *survey)
 {
-	uint32_t first = 0, other = 0; /* name indexes: of the first entry found, and of the first entry with a
-									* different token */
+	uint32_t first = 0, other = 0; /* index of the first name with an entry, and of the first name whose entry
+								    * has a different token */
 
 	survey->status = LE_OK;
 	survey->found = 0;
@@ -103,7 +104,7 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 			other = i;
 	}
 
-	/* fail unless no names, or all names with one token, were found */
+	/* fail if entries were found for only some of the names, or with different tokens */
 	survey->which = survey->found < cmd->nnames ? first : other;
 	if (survey->found > 0 && (survey->found < cmd->nnames || other != 0))
 		survey->status = LE_BAD_GROUP;
@@ -265,7 +266,8 @@ holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, cons
 
 /*
  * Returns the token that an earlier copy of this request has on its named lease, as a place or as
- * holders.  If the lease has several such holders in a lock, returns the oldest token; 0 = none.
+ * holders.  If the lease has several such holders in a lock, returns the oldest token.  Returns 0
+ * if there is no earlier copy.
  */
 static int64_t
 entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)

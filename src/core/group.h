@@ -1,6 +1,6 @@
 /*
  * core/group.h
- *		Commands that acquire several locks at once, or wait for them.  For the core alone.
+ *		Applies commands that acquire several locks at once, or wait for them.  For the core alone.
  */
 #ifndef LE_GROUP_H
 #define LE_GROUP_H

@@ -77,13 +77,13 @@ le_next_incarnation(const LeStart *start)
 }
 
 /*
- * Histories that continue from the same stored state may begin with the same incarnation, within its
- * minute, or before it if the incarnation is ahead of the clock.  The later history begins with a
- * higher counter, because the first counter value grows faster than tokens are assigned.  If the
- * incarnation is ahead of the clock by MAX_AHEAD or more, as after a promotion, the first value grows
- * by a million per second and starts again each minute.  If it is less far ahead, the value grows by
- * 14,000 per second, and within the minute of the incarnation by 500,000.  An eighth of the counter is
- * left for tokens.
+ * Histories that continue from the same stored state may begin with the same incarnation.  They begin
+ * within the minute of the incarnation or, if the incarnation is ahead of the clock, before that
+ * minute.  The later history begins with a higher counter, because the first counter value grows
+ * faster than tokens are assigned.  If the incarnation is ahead of the clock by MAX_AHEAD or more, as
+ * after a promotion, the first value grows by a million per second and starts again each minute.  If
+ * it is less far ahead, the value grows by 14,000 per second, and within the minute of the incarnation
+ * by 500,000.  An eighth of the counter is left for tokens.
  */
 int64_t
 le_first_revision(int64_t incarnation, LeTime time)

@@ -1,6 +1,6 @@
 /*
  * core/later.c
- *		Releases whose rows are written later.
+ *		Postpones writing the rows of released locks.
  *
  * A release that a crash may undo need not be written with its batch.  If another lock soon
  * needs a row, it gets the row of the released lock (core/recycle.c); if the same lock is
@@ -24,8 +24,8 @@
 #include "state.h"
 
 /*
- * Returns the record of a release.  It includes the name, because a token of several names is
- * released name by name.
+ * Returns the record of a release.  The record includes the name, because several names with one
+ * token are released one by one.
  */
 static LeReleased
 released(const LeCore *core, LeKind kind, LeText name, int64_t token)

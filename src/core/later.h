@@ -1,6 +1,6 @@
 /*
  * core/later.h
- *		Releases whose rows are written later.
+ *		Postpones writing the rows of released locks.
  */
 #ifndef LE_LATER_H
 #define LE_LATER_H
@@ -18,21 +18,21 @@ extern void le_core_write_now(LeCore *core);
 
 /*
  * Postpones writing the row of a slot that the release of this token has freed, if that is
- * possible.  The slot must not have been dirty in this batch before.
+ * possible.  The slot must not have been dirty in this batch before the release.
  */
 extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
 
 /*
- * Functions for a core whose batch has failed. le_later_sort() sorts its releases; it must be called
- * once, before le_was_released(). le_was_released() returns whether the holder in this row was released
- * in an earlier batch, even if the release has not been written.
+ * Functions for a core whose batch has failed. le_later_sort() sorts the releases of that core; the
+ * caller must call it once, before le_was_released(). le_was_released() returns whether the holder in
+ * this row was released in an earlier batch, even if the release has not been written.
  */
 extern void le_later_sort(LeCore *core);
 extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);
 
 /*
- * Records, during a load, the release of a row that le_was_released() has found, so that another load
- * finds it, too, if no batch has succeeded by then.
+ * Keeps, during a load, the record of the release if le_was_released() finds this row.  If the
+ * first batch after the load fails, too, the next load needs the record again.
  */
 extern void le_later_go_on(LeCore *core, const LeStoredEntry *row);
 

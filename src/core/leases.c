@@ -1,6 +1,7 @@
 /*
  * core/leases.c
- *		Named leases: a client keeps any number of entries alive with one call.
+ *		Applies the commands of named leases.  With a named lease a client keeps any
+ *		number of entries alive with one call.
  */
 #include "containers.h"
 #include "endings.h"
@@ -40,8 +41,8 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 
 /*
  * Ends a lease and all its entries.  If there are very many entries, some are left for the next
- * batch.  Until then the lease is draining, and commands that name a token of its entries do not
- * find them.  Must not fail.
+ * batch.  Until then the lease is draining, and commands with the token of one of its entries do
+ * not find the entry.  Must not fail.
  */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
@@ -63,7 +64,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
-		/* detach the entry from the lease, because it outlives the lease if it lapses */
+		/* detach the entry from the lease, because an entry that lapses outlives the lease */
 		le_unlink(&entry->lease_link);
 		le_unlink(&entry->news_link);
 		entry->lease = NULL;
@@ -77,7 +78,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_settle_ended(core, before, now);
 }
 
-/* Returns whether a call waits for the place of the group that has this lease, and so keeps it alive. */
+/* Returns whether a call waits for the place of a group with this lease, and so keeps the lease alive. */
 static bool
 is_awaited(const LeLease *lease)
 {

@@ -1,6 +1,6 @@
 /*
  * core/leases.h
- *		Named leases, with their entries.  For the core alone.
+ *		Applies the commands of named leases, and ends leases with their entries.  For the core alone.
  */
 #ifndef LE_LEASES_H
 #define LE_LEASES_H

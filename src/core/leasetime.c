@@ -1,7 +1,6 @@
 /*
  * core/leasetime.c
- *		A single lease without its entries: its start, renewals, changes of the TTL, and its
- *		end.
+ *		Starts, renews, extends and ends a single lease, without its entries.
  *
  * core/leases.c ends the entries of a lease.
  */
@@ -22,7 +21,7 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 	core->dirty_leases = lease;
 }
 
-/* Arms the timer of a lease.  If the deadline is later than before, the timer stays, as in le_entry_arm(). */
+/* Arms the timer of a lease.  A timer that fires too early stays unchanged, as in le_entry_arm(). */
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {

@@ -1,6 +1,6 @@
 /*
  * core/leasetime.h
- *		A single lease without its entries.  For the core alone.
+ *		Starts, renews, extends and ends a single lease, without its entries.  For the core alone.
  */
 #ifndef LE_LEASETIME_H
 #define LE_LEASETIME_H

@@ -1,6 +1,6 @@
 /*
  * core/life.c
- *		How long managers have run: see core/life.h.
+ *		Records how long managers have run: see core/life.h.
  */
 #include <assert.h>
 #include <stdbool.h>

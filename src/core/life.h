@@ -47,9 +47,9 @@
 #define LE_LIFE_LEAST (1 * LE_SECOND)
 
 /*
- * Number of lives that are kept.  Their starts are at least LE_LIFE_LEAST apart, so these are enough
- * for all lives that began within the last LE_SAVE_INTERVAL of recorded time, and a third more.  A
- * lease whose row is older has expired, or its row was due to be written again (le_save_at()).
+ * Number of lives that are kept.  Their starts are at least LE_LIFE_LEAST apart, so this number is
+ * enough for all lives that began within the last LE_SAVE_INTERVAL of recorded time, plus a third.
+ * A lease whose row is older has expired, or its row was due to be written again (le_save_at()).
  */
 #define LE_LIFE_STARTS 400
 

@@ -243,7 +243,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 
 /* --- which rows are still valid --- */
 
-/* Determines the row's session and lease, and whether the row has ended because one of them is gone. */
+/* Determines the session and the lease of a row, and whether the row's holder or place has ended. */
 static void
 look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 {
@@ -267,7 +267,7 @@ look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 
 /*
  * Decides whether a row's holder stays.  A holder that has ended stays while it is fenced.  In a copy
- * of a database nothing is fenced, because its holders are those of the original.
+ * of a database no holder counts as fenced, because fences exist only in the original database.
  */
 static Verdict
 judge_holder(const LeCore *core, const LeStoredEntry *row)
@@ -275,7 +275,7 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 	Verdict verdict = {0};
 	LeTime now = core->load.clock.now;
 
-	/* its token was not fenced when it was released, and cannot be fenced afterwards */
+	/* a released holder stays ended: its token was not fenced at the release, and cannot be fenced later */
 	if (le_was_released(core->load.failed, row))
 		return (Verdict){.ended = true, .how = LE_END_RELEASED};
 	look_at_life(core, row, &verdict);
@@ -394,8 +394,8 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 }
 
 /*
- * Returns when a holder lapsed: the time in the failed core, even if the holder has ended there,
- * otherwise now.
+ * Returns when a holder lapsed: the time that the failed core recorded, even if the holder has
+ * ended there; if it recorded none, now.
  */
 static LeTime
 lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)

@@ -10,7 +10,7 @@
  *	3.	le_core_load_slot() for each slot, in any order.
  *	4.	le_core_load_place() for each queue place, in order of tokens.
  *	5.	Sessions that were waiting post their requests again, as ACQUIRE with
- *		the revisions that they had, in that order.
+ *		their old revisions, in the order of these revisions.
  *	6.	le_core_load_done().  Nothing is granted before this call, because a
  *		waiter that is first in its queue may not have posted yet.
  *
@@ -33,7 +33,7 @@ typedef enum LeLoadStatus
 /* The steps listed at the top. */
 extern void le_core_load_begin(LeCore *core, const LeLoadEnv *env);
 extern LeLoadStatus le_core_load_lease(LeCore *core, const LeStoredLease *row);
-/* If the result is LE_LOADED_RIVAL, *newest is the token of the holder that stays; the others have ended. */
+/* If the result is LE_LOADED_RIVAL, *newest is the token of the holder that stays; its rivals have ended. */
 extern LeLoadStatus le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest);
 extern LeLoadStatus le_core_load_place(LeCore *core, const LeStoredEntry *row);
 extern void le_core_load_done(LeCore *core, LeTime now);

@@ -1,6 +1,6 @@
 /*
  * core/lock.c
- *		Locks and their slots: what a lock admits, when its name is closed, and its timer.
+ *		Creates, closes and opens locks, decides which requests a lock admits, and arms the timers of locks.
  */
 #include "containers.h"
 #include "lock.h"
@@ -111,8 +111,8 @@ typedef enum LockState
 	LOCK_UNSETTLED, /* more waiters can be granted in the next batch */
 	LOCK_CLOSED,    /* no grant before closed_until */
 	LOCK_IN_USE,    /* it has holders or waiters */
-	LOCK_LINGERING, /* it is unused, and its rows stay for a while */
-	LOCK_DOOMED     /* it is unused and has no rows: it is freed with the batch */
+	LOCK_LINGERING, /* it is unused, but its rows are kept for a while */
+	LOCK_DOOMED     /* it is unused and has no rows: it is freed at the end of the batch */
 } LockState;
 
 /* Returns the first state that applies to a lock. */
@@ -134,8 +134,8 @@ lock_state(const LeLock *lock)
 }
 
 /*
- * Arms a lock's timer according to its state, or marks the lock to be freed with the batch (doomed).
- * Must not fail.
+ * Arms a lock's timer according to its state, or marks the lock to be freed at the end of the batch
+ * (doomed).  Must not fail.
  */
 void
 le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
@@ -149,7 +149,7 @@ le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 			at = now;
 			break;
 		case LOCK_CLOSED:
-			/* if this is in the past, the timer fires at once, and waiters are granted the lock */
+			/* if closed_until is in the past, the timer fires at once, and waiters are granted the lock */
 			at = lock->closed_until;
 			break;
 		case LOCK_IN_USE:

@@ -1,18 +1,17 @@
 /*
  * core/news.c
- *		News of a lease: what has happened to its entries, for the client that keeps it
- *		alive.
+ *		Keeps the news of each lease, for the client that keeps the lease alive: the
+ *		events of its entries.
  *
  * A client requests the news of its lease that is newer than the newest item that it has
- * seen, in one or several calls.  So it misses nothing, even if replies are lost:
+ * seen, in one or several calls.  Therefore it misses nothing, even if replies are lost:
  *
  *	entries		each entry is in lease->news once, with the number of its last event: it was
  *				created, granted, or evicted
  *	losses		ends without a request from the client; the newest LE_LOSSES are kept
  *
- * If a client has missed more losses than are kept, or if the core was loaded since the
- * client last asked, the reply lists all entries of the lease.  Any entry that is not in
- * the list is lost.
+ * If a client has missed more losses than are kept, or if the core was loaded since its last
+ * request, the reply lists all entries of the lease.  Any entry that is not in the list is lost.
  *
  * News is not stored.  A load gives new numbers to all entries.  After a failed batch, the new
  * numbers are higher than the old ones.
@@ -136,8 +135,9 @@ le_news_load_begin(LeCore *core)
 
 /*
  * Copies the number of the lease's last call from the failed core, without the calls of the failed
- * batch, which clients repeat.  A client that has seen the failed core's news gets all entries next
- * time, because entries that the load has ended are in no list of losses.
+ * batch, because clients repeat these calls.  A client that has seen the failed core's news gets
+ * all entries with its next request, because entries that the load has ended are in no list of
+ * losses.
  */
 void
 le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed)

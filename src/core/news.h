@@ -1,6 +1,6 @@
 /*
  * core/news.h
- *		News of leases.
+ *		Keeps the news of leases: the events of their entries.
  */
 #ifndef LE_NEWS_H
 #define LE_NEWS_H

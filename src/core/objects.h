@@ -87,8 +87,8 @@ typedef struct LeCore LeCore; /* core/state.h */
  */
 struct LeGroup
 {
-	LeEntry *members; /* linked by group_next; the blocked call waits for the first one, whose grant is
-					   * announced */
+	LeEntry *members; /* linked by group_next; the first member is the one that the blocked call waits for,
+					   * and whose grant is announced */
 	LeEntry *blocked; /* the member that was not ready at the last check; NULL = none */
 	LeGroup *settle_next;
 };
@@ -290,9 +290,9 @@ struct LeLease
 	uint64_t forgotten;       /* number of the newest loss that was dropped from the ring; 0 = none */
 	uint64_t newest;          /* number of the newest news item; 0 = none */
 	int64_t last_call;        /* highest number of a call so far, see le_core_take_call() */
-	int64_t call_before;      /* last_call before the batch in which that call was made */
-	uint64_t call_batch;      /* number of the batch in which the call last_call was made */
-	bool granted_here;        /* the lease was granted by this manager, which therefore knows all its calls */
+	int64_t call_before;      /* value of last_call before batch call_batch */
+	uint64_t call_batch;      /* number of the batch that last changed last_call */
+	bool granted_here;        /* this manager granted the lease, so it knows all calls on the lease */
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;
@@ -305,8 +305,8 @@ struct LeLease
 	uint8_t how;   /* LeEnd: why the lease is draining */
 	bool draining; /* the lease has ended, but some of its entries have not */
 	bool ended;
-	bool for_group; /* the lease of a single group: its id is the group's token, and it ends with the last
-					 * entry */
+	bool for_group; /* the lease belongs to a single group: its id is the group's token, and it ends with the
+					 * last entry */
 	char *owner;
 	LeRow row;
 };
@@ -317,7 +317,7 @@ typedef struct LeChange
 	struct LeChange *next;
 	LeLock *lock;
 	const char *value; /* the leader's value after this change, or at the end of its term */
-	char *dropped;     /* a value that is freed with the batch; NULL = none */
+	char *dropped;     /* a value that is freed at the end of the batch; NULL = none */
 	int64_t number;    /* number of the change, which is a revision */
 	int64_t previous;  /* number of the election's previous change; 0 = not known */
 	int64_t term;
@@ -345,8 +345,8 @@ typedef enum LeDurationType
 
 typedef struct LeDurations
 {
-	int64_t n[LE_DURATION_BOUNDS + 1]; /* number of durations up to this bound and above the previous one;
-									    * last element: above all bounds */
+	int64_t n[LE_DURATION_BOUNDS + 1]; /* number of durations up to the i-th bound and above the one before;
+									    * last element: durations above all bounds */
 	int64_t count;                     /* number of all durations */
 	LeTime sum;
 } LeDurations;

@@ -1,7 +1,8 @@
 /*
  * core/owner.c
- *		A hash table of the holders with a named owner, by lock, role and owner.  A lock may
- *		have very many of them, and each acquire searches for one to re-enter.
+ *		Finds the holders with a named owner in a hash table, by lock, role and owner.  A
+ *		lock may have very many such holders, and each acquire searches for one to
+ *		re-enter.
  *
  * A lapsed entry has no owner any more, so it is not in this table.
  */
@@ -36,8 +37,8 @@ is_of_lease(const LeEntry *entry, const LeLease *lease)
 }
 
 /*
- * Returns the owner's holder on this named lease (NULL = on none), otherwise any other holder of the
- * owner.
+ * Returns the owner's holder on this named lease; lease NULL = the holder that is on no named lease.
+ * If there is no such holder, returns any other holder of the owner.
  */
 static LeEntry *
 find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
@@ -63,7 +64,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	return otherwise;
 }
 
-/* Returns whether another session acquired this holder for a named owner, without a named lease. */
+/* Returns whether the holder has a named owner and no named lease, and was acquired by another session. */
 bool
 le_owner_is_shared(const LeEntry *holder, uint64_t session)
 {

@@ -1,6 +1,6 @@
 /*
  * core/owner.h
- *		The holders by lock and named owner or lease.  For the core alone.
+ *		Finds holders by their lock and their named owner or lease.  For the core alone.
  */
 #ifndef LE_OWNER_H
 #define LE_OWNER_H

@@ -1,15 +1,15 @@
 /*
  * core/pause.h
- *		Time that does not count against leases, because no client could renew them.
+ *		Measures the time that does not count against leases, because no client could renew them.
  *
  * The core's clock is the environment's clock minus the time lost to pauses, so
  * that each pause moves all deadlines.  There are two kinds of pause:
  *
  *	-	The process did not run for more than LE_PAUSE: it was stopped, or the
  *		machine was suspended, or the disk did not respond.  If such pauses keep
- *		recurring with less than LE_PAUSE between them, then after the first
- *		LE_PAUSES_IN_ROW of them, LE_PAUSE of each further one is charged to the
- *		leases.  Otherwise no lease would ever expire.
+ *		recurring with less than LE_PAUSE between them, the first
+ *		LE_PAUSES_IN_ROW of them do not count against leases, but LE_PAUSE of each
+ *		further pause does.  Otherwise no lease would ever expire.
  *	-	Nothing could be read or written, and requests were refused meanwhile.
  */
 #ifndef LE_PAUSE_H
@@ -55,7 +55,7 @@ extern LeTime le_pause_seen(LePause *pause, LeTime since, LeTime clock);
 
 /* Records that the batch that began at seen_at could not be written. */
 extern void le_pause_broken(LePause *pause);
-/* Records that the tables cannot be read, either, so that requests are refused. */
+/* Records that the tables cannot be read either, and that requests are therefore refused. */
 extern void le_pause_refused(LePause *pause);
 /* Records that all tables have been read again.  Returns the duration by which all deadlines move. */
 extern LeTime le_pause_mended(LePause *pause, LeTime clock);

@@ -1,6 +1,6 @@
 /*
  * core/recycle.c
- *		Recycling of rows: the row of an unused lock is used for another lock.
+ *		Recycles rows: uses the row of an unused lock for another lock.
  *
  * If very many names are each used only once, it is less work to update an idle row for the
  * next name than to insert one row and delete another, and the table stays small.  If a few
@@ -97,7 +97,7 @@ take_idle(LeIdleRows *idle, LeTime now)
 
 /*
  * Moves the row of slot "from" to slot "to".  If the lock of "from" is unused and this was its last
- * row, the lock is freed with the batch.
+ * row, the lock is freed at the end of the batch.
  */
 static void
 recycle(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)

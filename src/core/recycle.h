@@ -1,6 +1,6 @@
 /*
  * core/recycle.h
- *		Recycling of rows.
+ *		Recycles rows: uses the rows of unused locks for other locks.
  */
 #ifndef LE_RECYCLE_H
 #define LE_RECYCLE_H

@@ -23,7 +23,7 @@ le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 		reply->lsn = le_entry_lsn(holder);
 }
 
-/* Replaces a holder's value.  The old value is freed with the batch, because its changes may refer to it. */
+/* Replaces a holder's value.  Changes may refer to the old value, so it is freed at the end of the batch. */
 void
 le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 {
@@ -39,7 +39,7 @@ le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime n
 	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
 }
 
-/* Returns whether the role's limits allow this value for the holder. */
+/* Returns LE_OK if the role's limits allow this value for the holder, else an error. */
 LeStatus
 le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 {
@@ -49,8 +49,9 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 }
 
 /*
- * Returns whether the entry may have one more hold.  While another hold may still roll back, the new
- * one needs a record of its own, which, in addition to "taken", counts against the role's limit.
+ * Returns LE_OK if the entry may have one more hold, else an error.  While another hold may still
+ * roll back, the new hold needs a record of its own.  That record counts against the role's limit,
+ * in addition to the usage "taken".
  */
 LeStatus
 le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken)
@@ -149,10 +150,10 @@ le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session
 }
 
 /*
- * Returns the holder that a waiter joined before a reload: it was granted as one more hold of its
- * owner's holder, and only the reply was missing.  NULL = none.  A hold of the waiter's session shows
- * this: before, it had none, unless the holder was a queue place of the same session, which has one
- * hold from the beginning.
+ * Returns the holder that a waiter joined before a reload; NULL = none.  Joined means that the waiter
+ * was granted as one more hold of its owner's holder, and that only the reply was missing.
+ * Recognizes such a holder by an uncommitted hold of the waiter's session.  If the same session
+ * acquired the holder itself, for example as a queue place, the holder must have a second hold.
  */
 LeEntry *
 le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)

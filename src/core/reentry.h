@@ -1,6 +1,6 @@
 /*
  * core/reentry.h
- *		Re-entry: one more hold of a holder.  For the core alone.
+ *		Adds one more hold to a holder (re-entry).  For the core alone.
  */
 #ifndef LE_REENTRY_H
 #define LE_REENTRY_H

@@ -75,7 +75,7 @@ prealloc_add(LeCore *core, LePrealloc *texts, LeText text)
 	return true;
 }
 
-/* Reserves room for one element in each hash table, and a timer for each lock, entry and lease. */
+/* Reserves one more link in each hash table, and the timers of n more locks, n entries and a lease. */
 static bool
 reserve_indexes(LeCore *core, uint32_t n)
 {

@@ -20,8 +20,8 @@ extern bool le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, u
 							   const LeEntrySpec *spec);
 extern bool le_reserve_lease(LeCore *core, LeText owner);
 /*
- * le_prealloc_free() frees the copies of texts that no command has used; le_prealloc_take() uses
- * the next one.
+ * le_prealloc_free() frees the copies of texts that no command has used; le_prealloc_take() returns
+ * the next copy.
  */
 extern void le_prealloc_free(LeCore *core);
 extern char *le_prealloc_take(LePrealloc *texts);

@@ -1,6 +1,6 @@
 /*
  * core/role.c
- *		The usage of each role, which counts against its limits.
+ *		Computes the usage of each role, which counts against the limits of the role.
  *
  * A role has a record only while it has any usage.
  */

@@ -1,6 +1,6 @@
 /*
  * core/role.h
- *		The usage of roles.  For the core alone.
+ *		Computes the usage of roles.  For the core alone.
  */
 #ifndef LE_ROLE_H
 #define LE_ROLE_H

@@ -1,6 +1,6 @@
 /*
  * core/saved.c
- *		The time left in the rows of leases: see core/life.h.
+ *		Records the time left in the rows of leases: see core/life.h.
  */
 #include "life.h"
 #include "saved.h"

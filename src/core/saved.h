@@ -1,6 +1,6 @@
 /*
  * core/saved.h
- *		The time left that is recorded in the rows of leases: see core/life.h.
+ *		Records the time left in the rows of leases: see core/life.h.
  */
 #ifndef LE_SAVED_H
 #define LE_SAVED_H

@@ -1,6 +1,6 @@
 /*
  * core/sessions.c
- *		Sessions: their entries and waits, and the ends of sessions and of
+ *		Keeps the entries and waits of each session, ends sessions, and undoes
  *		(sub)transactions.
  */
 #include "entry.h"

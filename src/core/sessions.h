@@ -1,6 +1,6 @@
 /*
  * core/sessions.h
- *		Sessions: their entries and waits, and their ends.
+ *		Keeps the entries and waits of each session, and ends sessions.
  */
 #ifndef LE_SESSIONS_H
 #define LE_SESSIONS_H
@@ -35,8 +35,9 @@ extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t 
 typedef struct LeSession LeSession; /* core/state.h */
 
 /*
- * Records a request of this session and transaction, which implies that older ones, with the same
- * sessno or session, have ended.  Returns the session.
+ * Records a request of this session in this transaction.  The request implies that an older session
+ * with the same sessno, and an older transaction of the same session, have ended.  Returns the
+ * session.
  */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
@@ -44,7 +45,7 @@ extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sess
 extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
 /*
  * le_held_by_session() returns whether the session has a slot of this lock. le_newest_of_session()
- * returns its newest holder that has not ended; NULL = none.
+ * returns the newest holder of the session in this lock that has not ended; NULL = none.
  */
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);

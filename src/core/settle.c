@@ -1,6 +1,6 @@
 /*
  * core/settle.c
- *		Grants a lock to its waiters, and ends entries, with the effects on other entries.
+ *		Grants locks to waiters, and ends entries, with the effects on other entries.
  *
  * core/entry.c changes a single entry.  The functions in this file also end the rest of a
  * waiting group, let a fenced holder lapse, and then grant the lock to waiters.
@@ -17,7 +17,7 @@
 #include "uncommitted.h"
 #include "view.h"
 
-/* Replaces the holder's value by the waiter's, like a proclaim.  The old value is freed with the waiter. */
+/* Gives the waiter's value to the holder, like a proclaim.  The old value is freed with the waiter. */
 static void
 join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 {
@@ -77,8 +77,9 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 }
 
 /*
- * Returns the reason if the named lease of a waiting entry has ended or expired; LE_END_NONE = it is
- * valid.  An expired lease itself is ended after the requests of this batch.
+ * Returns why a waiting entry must end because of its named lease: the lease has ended or expired;
+ * LE_END_NONE = the lease is valid.  An expired lease itself is ended after the requests of this
+ * batch.
  */
 static LeEnd
 end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -117,7 +118,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 			break;
 		if (le_core_is_full(core))
 		{
-			/* leave the rest for the next batch */
+			/* the next batch continues with the other waiters */
 			lock->unsettled = true;
 			break;
 		}

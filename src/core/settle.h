@@ -1,6 +1,6 @@
 /*
  * core/settle.h
- *		Grants and ends, with their effects on other entries.  For the core alone.
+ *		Grants locks to waiters, and ends entries, with the effects on other entries.  For the core alone.
  */
 #ifndef LE_SETTLE_H
 #define LE_SETTLE_H

@@ -187,7 +187,7 @@ struct LeCore
 	LeChange **changes_tail;
 	LeEntry *ended;
 	LeWaiter *left; /* waiters whose entries left the queues in this batch */
-	LeLock *doomed; /* unused locks, which are freed with the batch unless they are used again */
+	LeLock *doomed; /* unused locks; each is freed at the end of the batch unless it is used again */
 	LeLink lapsed;  /* LAPSED entries, in order of lapsed_at */
 
 	LeGroup *to_settle; /* groups that have left their queues, so their locks must be settled */

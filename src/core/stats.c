@@ -1,7 +1,7 @@
 /*
  * core/stats.c
- *		Statistics: the durations of waits, holds and terms that have ended, and
- *		the numbers of current holders and waiters.
+ *		Counts waits, holds and terms that have ended, by duration, and returns the
+ *		numbers of current holders and waiters.
  */
 #include "state.h"
 #include "stats.h"
@@ -28,8 +28,9 @@ const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 };
 
 /*
- * Counts a duration.  Does nothing during a load, because the previous core may have counted those
- * ends.  A duration may be slightly negative after a long load: see le_pause_mended().
+ * Counts a duration.  Does nothing during a load, because the previous core may have counted the
+ * ends that occur in the load.  A duration may be slightly negative after a long load: see
+ * le_pause_mended().
  */
 static void
 count(LeCore *core, LeDurationType type, LeTime length)

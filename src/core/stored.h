@@ -1,6 +1,6 @@
 /*
  * core/stored.h
- *		Stored rows, and the environment of a load.
+ *		Types for stored rows, and the environment of a load.
  */
 #ifndef LE_STORED_H
 #define LE_STORED_H

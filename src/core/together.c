@@ -1,9 +1,9 @@
 /*
  * core/together.c
- *		Groups: entries of several names that wait together, and are granted or ended
- *		together.
+ *		Grants and ends groups.  The entries of a group have different names; they wait
+ *		together, and are granted or ended together.
  *
- * core/group.c has the commands that create them.
+ * core/group.c has the commands that create groups.
  */
 #include "containers.h"
 #include "entry.h"

@@ -1,6 +1,6 @@
 /*
  * core/together.h
- *		Groups: entries of several names that wait together.  For the core alone.
+ *		Grants and ends groups: entries of several names that wait together.  For the core alone.
  */
 #ifndef LE_TOGETHER_H
 #define LE_TOGETHER_H

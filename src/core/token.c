@@ -1,6 +1,6 @@
 /*
  * core/token.c
- *		Commands on a token: renew, release, await, check and proclaim.
+ *		Applies commands on a token: renew, release, await, check and proclaim.
  */
 #include "entry.h"
 #include "epoch.h"

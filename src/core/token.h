@@ -1,6 +1,6 @@
 /*
  * core/token.h
- *		Commands on a token.  For the core alone.
+ *		Applies commands on a token.  For the core alone.
  */
 #ifndef LE_TOKEN_H
 #define LE_TOKEN_H

@@ -1,8 +1,8 @@
 /*
  * core/uncommitted.c
- *		Holds of transactions that may still roll back: each has a record, in a list of
- *		its entry and in a list of its session.  Once its transaction has committed, a
- *		hold is only counted (LeEntry.hold_count).
+ *		Records the holds of transactions that may still roll back.  The record of a hold
+ *		is in a list of its entry and in a list of its session.  Once the transaction has
+ *		committed, the hold is only counted (LeEntry.hold_count).
  */
 #include "containers.h"
 #include "role.h"

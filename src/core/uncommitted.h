@@ -1,6 +1,6 @@
 /*
  * core/uncommitted.h
- *		Holds of transactions that may still roll back.  For the core alone.
+ *		Records the holds of transactions that may still roll back.  For the core alone.
  */
 #ifndef LE_UNCOMMITTED_H
 #define LE_UNCOMMITTED_H

@@ -17,8 +17,8 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 }
 
 /*
- * Puts the time left of an entry into the reply.  A bound entry ends with its connection, and so
- * with the server.
+ * Puts the time left of an entry into the reply.  A bound entry has no time limit: it ends with its
+ * connection, and therefore also when the server ends.
  */
 void
 le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
@@ -47,8 +47,8 @@ le_entry_counts_once(const LeEntry *entry)
 }
 
 /*
- * Returns 1 for an entry that counts once, although it may have more holds while one of them may roll
- * back.
+ * Returns the number of holds of an entry.  Returns 1 for an entry that counts once, although
+ * hold_count may be higher while one of the holds may roll back.
  */
 uint32_t
 le_entry_holds(const LeEntry *entry)
