@@ -120,7 +120,7 @@ le_random(void)
 	return random;
 }
 
-/* Spreads over time the renewals and retries of sessions that were opened at the same time. */
+/* Adds a random part, so that sessions that began at the same time do not all renew at the same time. */
 int64_t
 le_jitter(int64_t ns)
 {

@@ -33,7 +33,7 @@ le_clamp(int64_t value, int64_t low, int64_t high)
 extern int64_t le_now_ns(void);              /* returns the time of CLOCK_BOOTTIME in ns */
 extern int64_t le_ms_up(int64_t ns);         /* returns ns in ms, rounded up; 0 if negative */
 extern int64_t le_add(int64_t a, int64_t b); /* returns a + b, or LE_NEVER after an overflow */
-/* Returns the time wait_ms from now in ns; LE_NEVER if wait_ms is negative. */
+/* Returns the time, in ns, that is wait_ms after now; LE_NEVER if wait_ms is negative. */
 extern int64_t le_until(int wait_ms);
 /* Converts a time of le_now(), in ms, to a time of le_now_ns(), in ns. */
 extern int64_t le_until_point(int64_t ms);

@@ -8,8 +8,8 @@
  * closed.
  *
  * Several hosts are tried one by one, beginning after the last one that failed.
- * libpq blocks while it resolves a host name, so the callback thread watches
- * the session's deadline.
+ * libpq blocks the session thread while it resolves a host name, so the
+ * callback thread watches the session's deadline.
  */
 #include "connection.h"
 
@@ -116,8 +116,8 @@ ignore_notice(void *arg, const PGresult *result)
  * later; target_session_attrs would also reject a primary if the role has default_transaction_read_only.
  * client_encoding is always UTF-8, because the same bytes are different names in different encodings.
  *
- * If options_only is true, an invalid option prevents libpq from connecting; the result only serves to
- * read the options, also those of the environment and the service file.
+ * If options_only is true, adds an invalid option, so that libpq does not connect.  The result then only
+ * serves to read the options, also those of the environment and the service file.
  */
 static PGconn *
 start(le_session *s, bool options_only)
@@ -437,13 +437,13 @@ static const char sync_sql[] =
 	" incarnation, news, complete, channel FROM @extschema@.lease_sync($1, $2, $3, $4, $5, $6)";
 
 /*
- * Runs a statement, see le_exec().  A call of lease_sync() is prepared once per connection, but not
- * behind a pooler, and not after an error that says that preparing does not work or that the function
- * has changed.
+ * Runs a statement, see le_exec().  Prepares the statement that calls lease_sync() once per connection.
+ * Does not prepare it behind a pooler, or after an error which shows that prepared statements do not work
+ * on this connection or that lease_sync() has changed.
  *
  * If the schema does not exist, the extension may have been moved or created again in another schema since
- * the session connected.  In that case the statement had no effect, and is sent once more with the new
- * schema.
+ * the session connected.  In that case the statement had no effect, and this function sends it once more
+ * with the new schema.
  */
 static PGresult *
 statement(le_session *s, const char *sql, int n, const char *const *values, int items_length)

@@ -11,15 +11,15 @@
 
 /* Time for which the session keeps listening after the last wait in a queue has ended, in ns */
 #define LINGER LE_SEC_NS
-/* Time limit for the session's test notification to itself, in ns; normally that arrives with the reply */
+/* Time limit in ns for the session's test notification to itself, which normally arrives with the reply */
 #define TEST_PATIENCE (300 * LE_MS_NS)
 
 /* --- work --- */
 
 /*
- * Returns whether the lease may be renewed.  With progress_ms, that requires a recent call of
- * le_progress().  Sets withheld before it reads progress_at: if it misses a concurrent le_progress(),
- * that call sees withheld, and wakes up the session thread.
+ * Returns whether the lease may be renewed.  If progress_ms is set, this requires a recent call of
+ * le_progress().  Sets withheld before it reads progress_at: if it misses a concurrent call of
+ * le_progress(), that call sees withheld, and wakes up the session thread.
  */
 static bool
 has_progress(le_session *s)

@@ -10,7 +10,7 @@
 #include "objects.h"
 #include "ownership.h"
 
-/* Size of le_leader_info in the library's first version, whose last member was candidate */
+/* Size of le_leader_info in the library's first version, in which candidate was the last member */
 #define LEADER_LEAST (offsetof(le_leader_info, candidate) + LE_CANDIDATE_MAX + 1)
 
 le_status

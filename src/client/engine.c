@@ -1,12 +1,13 @@
 /*
  * engine.c
- *		The session thread.
+ *		Runs the session thread.
  *
  * The session thread runs the turns that no other thread runs, reconnects, and
  * listens for notifications while a hold waits.  Otherwise it sleeps until the
  * connection ends, another thread wakes it up, or work is due.  While a hold
- * waits, a notification wakes it up, too.  It does not own the connection while
- * it sleeps, so that other threads can take it at once.
+ * waits, a notification wakes it up, too.  The session thread does not own the
+ * connection while it sleeps, so that other threads can take the connection at
+ * once.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 #include "threads.h"
 #include "turn.h"
 
-/* Pause before LISTEN is retried after an error, which may be temporary, in ns */
+/* Pause in ns before LISTEN is retried after an error, because the error may be temporary */
 #define LISTEN_AGAIN (5 * LE_SEC_NS)
 
 /*
@@ -252,7 +253,7 @@ step(le_session *s)
 	}
 }
 
-/* Revokes the lease.  Returns false if the server has rejected that permanently. */
+/* Revokes the lease.  Returns false if the server has permanently rejected the revocation. */
 static bool
 revoke_lease(le_session *s)
 {

@@ -14,9 +14,9 @@
 /* --- requests --- */
 
 /*
- * Queues a new hold.  Its wait ends at the time "until" (in ns); if that has passed, the request takes
- * no queue place.  If now is true, runs a turn if possible.  Returns LE_NO_MEMORY if hold is NULL.
- * Frees the hold and returns LE_LOST if the session has ended.
+ * Queues a new hold.  The wait of the hold ends at the time "until" (in ns); if that time has passed,
+ * the request takes no queue place.  If now is true, runs a turn if possible.  Returns LE_NO_MEMORY if
+ * hold is NULL.  Frees the hold and returns LE_LOST if the session has ended.
  */
 static le_status
 queue(le_hold *hold, int64_t until, bool now, le_error *error)
@@ -49,7 +49,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 			le_wake_net(s);
 	}
 	le_unlock(s);
-	/* the session has ended, so the hold was not queued */
+	/* if the session has ended, the hold was not queued */
 	if (!ended)
 		return LE_OK;
 	le_hold_free(hold);

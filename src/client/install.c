@@ -45,8 +45,8 @@ set_options(PGconn *conn, const char *const *values, le_error *why)
 }
 
 /*
- * Returns whether this version is installed.  Each version's script sets another SQL comment on the
- * schema.
+ * Returns whether this version is installed.  The script of each version sets a different SQL
+ * comment on the schema.
  */
 static bool
 is_installed(PGconn *conn, le_error *why)

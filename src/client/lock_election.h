@@ -74,12 +74,13 @@
  * are rejected with LE_INVALID.  Points in time are milliseconds of
  * CLOCK_BOOTTIME, see le_now().
  *
- * STRUCTS that begin with a size can grow at their end.  Set the size, and
- * leave members that you do not need at zero.  So a program works with older
- * and newer libraries than its header: the library treats members that the
- * program's struct lacks as zero, which is the default; it rejects a struct
- * with LE_INVALID if a member that it does not know is not zero; and when it
- * fills a struct, it sets such members to zero.  Structs without a size do not
+ * STRUCTS that begin with a size can grow at their end.  Set the size, and leave
+ * members that you do not need at zero.  So a program works with older and newer
+ * libraries than its header.  The library treats members that the program's
+ * struct lacks as zero, which is the default.  If the program's struct has
+ * members that the library does not know, they must be zero; otherwise the
+ * library rejects the struct with LE_INVALID.  When the library fills a struct,
+ * it sets members that it does not know to zero.  Structs without a size do not
  * grow, except le_change, which only the library creates.  Programs must expect
  * unknown values, because statuses, states and kinds of events may be added.
  */
@@ -209,9 +210,9 @@ typedef struct le_options
 	/*
 	 * How the session learns that a waiter was granted.  0 = by LISTEN where it
 	 * works, otherwise by polling, for example behind a pooler in transaction
-	 * mode; the session tests LISTEN once per connection, when something waits.
-	 * 1 = by LISTEN only; a waiting call returns LE_UNAVAILABLE where LISTEN
-	 * does not work.  -1 = by polling only.
+	 * mode; the session tests LISTEN once per connection, when a hold waits or
+	 * an observer exists.  1 = by LISTEN only; a waiting call returns
+	 * LE_UNAVAILABLE where LISTEN does not work.  -1 = by polling only.
 	 */
 	int listen;
 
@@ -253,8 +254,8 @@ LE_API le_status le_open(const le_options *options, le_session **session, le_err
  * released.  Observers and runners must be freed before this call.
  *
  * Waits for at most wait_ms (-1 = call_ms).  If name resolution or a callback
- * still hangs then, a session thread cleans up in the background, and that
- * callback may still be running when this returns.
+ * still hangs then, a session thread cleans up in the background, and the
+ * callback may still be running when le_close returns.
  *
  * Returns LE_OK if the lease was revoked or had ended; LE_UNKNOWN if the server
  * has not confirmed that, so that the lease may last until its TTL expires.
@@ -342,7 +343,8 @@ typedef struct le_how
 {
 	size_t size;
 	int shared;    /* not 0 = shared: allows other shared holders */
-	int permits;   /* not 0 = requests one of this many permits; for one name only, and not with shared */
+	int permits;   /* not 0 = request a permit of a lock with this number of permits; for one name only, not
+				    * with shared */
 	int64_t until; /* not 0 = end the wait at this point of le_now() even if wait_ms is longer */
 } le_how;
 
@@ -461,8 +463,8 @@ LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
  * Returns LE_OK if the hold was released or was not held.  Returns LE_LOST if
  * it had been lost before, so that another holder may have worked at the same
  * time.  Returns LE_UNKNOWN if there was no reply, or if the server refused the
- * release, which error describes.  Then the session keeps retrying in the
- * background, the lock is free at the latest when the lease ends, and
+ * release; error then describes why.  In both cases the session keeps retrying
+ * in the background, the lock is free at the latest when the lease ends, and
  * hold_for_ms may or may not have taken effect.  Returns LE_INVALID if
  * hold_for_ms is not allowed; the hold was released without it.
  */
@@ -529,12 +531,12 @@ typedef struct le_change
  * Calls on_change for every change of an election whose number is higher than
  * after.  Changes are reported in order, once each and without gaps, even
  * across reconnects, for as long as the server keeps them
- * (lock_election.history_retention, 7 days).  after 0 means from the oldest
- * change that is kept; -1 means the current leader, if any, and all later
- * changes.  A program that stores the number of the last change that it has
- * handled misses nothing when it restarts.  The observer continues when the
- * lease is lost, because it needs only the connection.  The texts of a change
- * are valid during the callback only.
+ * (lock_election.history_retention, 7 days).  If after is 0, reports all
+ * changes that are kept; if after is -1, reports the current leader, if any,
+ * and all later changes.  A program that stores the number of the last change
+ * that it has handled misses nothing when it restarts.  The observer continues
+ * when the lease is lost, because it needs only the connection.  The texts of a
+ * change are valid during the callback only.
  *
  * Does no I/O, but allocates memory.  Returns LE_OK, LE_INVALID or
  * LE_NO_MEMORY.
@@ -566,11 +568,11 @@ typedef struct le_callbacks
 	int (*on_elected)(le_hold *term, void *arg);
 
 	/*
-	 * Called when the term is lost while on_elected runs, which must stop its
-	 * work now.  Called at most once per term, and never before on_elected.
-	 * Runs in the runner's thread, so it may overlap with the return of
-	 * on_elected.  Optional, because le_must_stop() returns the same
-	 * information.
+	 * Called when the term is lost while on_elected runs; on_elected must then
+	 * stop its work immediately.  Called at most once per term, and never
+	 * before on_elected.  Runs in the runner's thread, so it may overlap with
+	 * the return of on_elected.  Optional, because le_must_stop() returns the
+	 * same information.
 	 */
 	void (*on_lost)(le_hold *term, void *arg);
 
@@ -608,17 +610,17 @@ LE_API int le_wait_stop(le_hold *term, int wait_ms);
 /*
  * Stops the runner: waits without limit until on_elected has returned, resigns,
  * and frees the runner.  Must be called for each runner, before le_close.
- * Returns LE_OK, or LE_FAILED if a permanent error had ended the runner, which
- * error describes.
+ * Returns LE_OK; or LE_FAILED, and a description in error, if a permanent error
+ * had ended the runner.
  */
 LE_API le_status le_stop(le_runner *runner, le_error *error);
 
 /* --- several servers --- */
 
 /*
- * Returns to which of n shards the name of a lock or an election belongs, for
- * programs that distribute names over several servers.  The result is a
- * position in shards, or -1 if n is 0, or name or a shard is NULL.
+ * Returns the shard, one of n, to which the name of a lock or an election
+ * belongs, for programs that distribute names over several servers.  The result
+ * is a position in shards, or -1 if n is 0, or name or a shard is NULL.
  *
  * shards has the shards' names, not their connection strings.  The result is
  * the shard with the highest SHA-256 of its name, a zero byte and the lock's
@@ -627,7 +629,7 @@ LE_API le_status le_stop(le_runner *runner, le_error *error);
  * each other shard; all other names stay on their shard.  A change of the
  * shards needs preparation, see docs/operation/scaling.md.
  *
- * Names on different shards cannot be acquired together or fenced in one
+ * Names on different shards can be neither acquired together nor fenced in one
  * transaction.  Does no I/O.
  */
 LE_API int le_shard(const char *name, const char *const *shards, int n);

@@ -116,9 +116,9 @@ le_unobserve(le_observer *observer)
 
 /*
  * Reads the changes after the last reported one.  If start_now is set, reads only the latest change of
- * the current term; a term's changes have higher numbers than the term itself.  If the history has none
- * of them any more, returns the current leader as a change with number 0.  Returns NULL if the statement
- * failed.
+ * the current term; a term's changes have higher numbers than the term itself.  If the history no longer
+ * has any change of that term, returns the current leader as a change with number 0.  Returns NULL if
+ * the statement failed.
  */
 static PGresult *
 read_changes(le_observer *o)
@@ -159,7 +159,8 @@ change_of(const PGresult *rows, int row)
 
 /*
  * Reports changes to the application.  If start_now is set, reports the change only if the election has
- * a leader after it.  If a term was reported as change 0, does not report its election again.
+ * a leader after it.  If a term was reported as change 0, does not report the election of that term
+ * again.
  */
 static void
 tell(le_observer *o, const PGresult *rows)

@@ -55,7 +55,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	taken &= !s->closing && le_now_ns() < until;
 	if (!taken && s->watchers > 0)
-		pthread_cond_broadcast(&s->changed); /* the session thread may have let this thread run first */
+		pthread_cond_broadcast(&s->changed); /* the session thread may be waiting for this thread to run */
 	if (s->closing)
 		return le_error_copy(error, &s->error);
 	if (!taken)

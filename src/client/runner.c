@@ -1,6 +1,6 @@
 /*
  * runner.c
- *		The runner: campaigns repeatedly, in its thread.
+ *		Implements the runner, which campaigns repeatedly in a thread of its own.
  *
  *		follower -> candidate -> leader -> follower ... -> stopping
  *

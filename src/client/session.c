@@ -97,7 +97,7 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	while (s->dispatch_started && !s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	why = s->error;
-	/* check the lease, because it may have ended since then */
+	/* check the lease, because it may have ended since it was granted */
 	if (s->dispatch_started && le_is_alive(s))
 		*session = s;
 	le_unlock(s);

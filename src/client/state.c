@@ -34,7 +34,7 @@ le_set_state(le_session *s, le_state state)
 	atomic_store(&s->state, state);
 	if (s->nstates < LE_STATES_MAX)
 		s->nstates++;
-	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* no room: keep LE_ENDED, before the new state */
+	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* full: keep LE_ENDED before the new state */
 		s->states[LE_STATES_MAX - 2] = LE_ENDED;
 	s->states[s->nstates - 1] = state;
 	s->state_event = true;
@@ -116,7 +116,7 @@ le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 
 	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
 		return;
-	/* limit it to the TTL, from which the margin and the pauses between retries are computed */
+	/* limit the validity to the TTL, because the margin and the pauses between retries depend on the TTL */
 	validity = le_clamp(validity, 0, s->ttl);
 	deadline = le_add(sent_at, validity - s->margin);
 	if (deadline > atomic_load(&s->deadline))

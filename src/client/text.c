@@ -1,6 +1,6 @@
 /*
  * text.c
- *		Texts that grow, for statements and the items of a turn.
+ *		Appends to texts, for statements and for the items of a turn.
  */
 #include "text.h"
 

@@ -1,6 +1,6 @@
 /*
  * text.h
- *		Texts that grow, and copies of texts.
+ *		Appends to texts, and copies texts.
  */
 #ifndef LE_CLIENT_TEXT_H
 #define LE_CLIENT_TEXT_H

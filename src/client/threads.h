@@ -27,8 +27,8 @@ extern void *le_dispatch_main(void *session);
 /*
  * Reads and reports changes for one observer that is due, and returns true.  If
  * none is due, returns false, and moves *next to the time at which the first
- * one will be due, if earlier.  Called by the callback thread, which holds the
- * mutex at entry and exit.
+ * one will be due, if that time is earlier.  Called by the callback thread,
+ * which holds the mutex at entry and exit.
  */
 extern bool le_observe_work(le_session *s, int64_t *next);
 

@@ -358,8 +358,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	else if (gives)
 	{
 		/*
-		 * If a repeated release finds nothing held, the earlier one has succeeded.  But if the reply to
-		 * that one was lost, it is not known whether hold_for took effect.
+		 * If a repeated release finds nothing held, the earlier release has succeeded.  But if the
+		 * reply to the earlier release was lost, it is not known whether hold_for took effect.
 		 */
 		if (is_event(row, "not_held") && !hold->again && hold->error.status == LE_OK)
 			le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
@@ -486,7 +486,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		le_hold_held(hold);
 }
 
-/* Handles a complete reply: reports each hold as lost that is not in the reply. */
+/* Handles a complete reply: reports each hold that is not in the reply as lost. */
 static void
 compare(le_session *s, const Turn *t)
 {
@@ -500,8 +500,8 @@ compare(le_session *s, const Turn *t)
 }
 
 /*
- * Handles a reply with news: queues pending requests again that are not in the news, because they were
- * not carried out or have ended.
+ * Handles a reply with news: if a pending request is not in the news, it was not carried out or has
+ * ended, and is queued again.
  */
 static void
 ask_pending_again(le_session *s, const Turn *t)

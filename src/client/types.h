@@ -118,8 +118,9 @@ struct le_hold
 	le_phase phase;
 	int64_t server_token; /* token of the place or grant on the server; 0 = not known */
 	bool pending;         /* the request was carried out, but is not durable yet */
-	int given, left;      /* numbers of names whose release was sent, and whose release has no result yet */
-	bool again, lost;     /* the release was sent before; the reply to it was lost */
+	int given, left;      /* number of names whose release was sent; number of names whose release has no
+						   * result yet */
+	bool again, lost;     /* the release was sent before; its reply was lost */
 	int hold_for_ms;      /* hold_for of the release, in ms; 0 = none */
 	bool dropped;         /* the application has released the hold */
 	int64_t seen_call;    /* number of the last call whose reply contained this hold */
