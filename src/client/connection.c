@@ -181,7 +181,7 @@ learn_options(le_session *s)
 				found[i] = o->val;
 		}
 	}
-	/* store them */
+	/* store their values */
 	for (int i = 0; i < 3 && ok; i++)
 	{
 		free(net->places[i]);

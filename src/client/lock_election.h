@@ -397,7 +397,7 @@ LE_API le_status le_await_until(le_hold *hold, int64_t until, le_error *error);
 
 /*
  * Ends the wait for a hold: le_await returns LE_CANCELED at once, and the
- * session gives the place back in the background.  Has no effect on a hold that
+ * session releases the place in the background.  Has no effect on a hold that
  * is granted or has ended, so check le_get_hold_state afterwards.  Does not
  * free the hold.  Does no I/O.
  */
@@ -452,12 +452,12 @@ LE_API void *le_user(const le_hold *hold);
 LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
 
 /*
- * Releases the hold, gives its queue place back, or resigns its term, and frees
- * the hold whatever the status is.  If hold_for_ms is not 0, ownership ends
- * now, but the lock is not granted again until hold_for_ms milliseconds after
- * it was acquired; this is not allowed for a term.  If the process dies before
- * the release, the lock is free after the session's TTL, so for work that must
- * not be repeated, make ttl_ms at least as long as hold_for_ms.  Waits for the
+ * Releases the hold or its queue place, or resigns its term, and frees the hold
+ * whatever the status is.  If hold_for_ms is not 0, ownership ends now, but the
+ * lock is not granted again until hold_for_ms milliseconds after it was
+ * acquired; this is not allowed for a term.  If the process dies before the
+ * release, the lock is free after the session's TTL, so for work that must not
+ * be repeated, make ttl_ms at least as long as hold_for_ms.  Waits for the
  * server, at most call_ms.
  *
  * Returns LE_OK if the hold was released or was not held.  Returns LE_LOST if

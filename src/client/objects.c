@@ -129,7 +129,7 @@ le_is_alive(const le_session *s)
 	return state == LE_CONNECTED || state == LE_SUSPENDED;
 }
 
-/* Blocks all signals meanwhile, because the new thread inherits the signal mask. */
+/* Blocks all signals while it creates the thread, because the new thread inherits the signal mask. */
 bool
 le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {

@@ -141,7 +141,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	pthread_cond_broadcast(&s->changed);
 	pthread_cond_broadcast(&s->to_tell);
 	le_wake_net(s);
-	/* wait for them */
+	/* wait for both threads */
 	while (((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done)) &&
 		   le_now_ns() < until)
 		le_cond_wait(&s->changed, &s->lock, until);

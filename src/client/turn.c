@@ -425,8 +425,8 @@ lose(le_hold *hold, const char *reason, bool evicted)
 }
 
 /*
- * Queues the release of a grant or place that belongs to no hold.  If out of memory, makes a turn that
- * reads the news again due soon, because other clients may be waiting for the lock.
+ * Queues the release of a grant or place that belongs to no hold.  If out of memory, makes a turn due
+ * soon that reads the news again, because other clients may be waiting for the lock.
  */
 static void
 give_ghost_back(le_session *s, Row row)
@@ -465,7 +465,7 @@ take_news(le_session *s, const Turn *t, Row row)
 
 	if (hold == NULL)
 	{
-		/* le_orphan() leaves holds on the server that this process no longer knows: do not release them */
+		/* after le_orphan(), the server keeps holds that this process no longer knows: do not release them */
 		if (asked != 0 && !s->orphan && (is_event(row, "granted") || is_event(row, "queued")))
 			give_ghost_back(s, row);
 		return;

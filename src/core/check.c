@@ -92,7 +92,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
 
-	/* its session and its timer */
+	/* the holder's session and timer */
 	CHECK(entry->waiter == NULL || entry->waiter->session == 0 || entry->waiter->answering);
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);

@@ -191,7 +191,7 @@ typedef struct LeCommand
 					   * LeReply.next of the previous step; 0 = at the beginning */
 	LeTime hold_for;  /* RELEASE: how long the name stays closed, counted from the acquisition; 0 = do not
 					   * close it */
-	int64_t token;    /* RELEASE, CHECK: 0 = the session's newest holder */
+	int64_t token;    /* token of the entry; RELEASE, CHECK: 0 = the session's newest holder */
 	int64_t revision; /* ACQUIRE: the revision that this waiter had before a reload; 0 = a new request.
 					   * ADVANCE: the minimum for the next revision */
 	LeTime since;     /* ACQUIRE with revision: time at which the request entered the queue; 0 = now */
@@ -287,7 +287,7 @@ typedef struct LeReply
 	uint64_t lsn;      /* LSN of the newest earlier write that the reply depends on; 0 = none */
 	bool wrote;        /* the reply depends on writes of this batch */
 	uint32_t epoch;    /* grant: index of the name's epoch, see core/epoch.h */
-	uint32_t epoch_is; /* grant: the value of that epoch; 0 = not known */
+	uint32_t epoch_is; /* grant: value of the name's epoch; 0 = not known */
 	bool may_return; /* RELEASE, REVOKE_LEASE: the end need not be durable.  If a crash undoes it, the entries
 					  * are held again for their TTL, which is at most LE_SAVE_INTERVAL */
 

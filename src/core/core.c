@@ -184,7 +184,7 @@ apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	le_settle_ended(core, before, now);
 }
 
-/* The functions of the commands that have at most one name. */
+/* For each command with at most one name, the function that applies it. */
 static LeApply *const apply_one[] = {
 	[LE_CMD_ACQUIRE] = le_apply_acquire,
 	[LE_CMD_AWAIT] = le_apply_await,

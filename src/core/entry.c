@@ -189,7 +189,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 
-	/* remove it from its lease, session, timer and indexes */
+	/* remove the entry from its lease, session, timer and indexes */
 	not_evicted(entry);
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->for_group && !lease->draining && le_link_empty(&lease->entries))
@@ -202,7 +202,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
 
-	/* reply to its waiter, and count its end */
+	/* reply to the entry's waiter, and count the end of the entry */
 	le_answer(core, entry, lost ? LE_LOST : LE_NOT_GRANTED, 0);
 	assert(entry->timer.pos == 0 && entry->slot == NULL && !le_linked(&entry->session_link));
 	entry->ended_next = core->ended;
@@ -265,7 +265,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	if (spec->acquirer.data != NULL)
 		entry->acquirer = le_acquirer_get(core, spec->acquirer);
 
-	/* add it to indexes, usage, lease and session */
+	/* add the entry to indexes, usage, lease and session */
 	le_hash_add(core, LE_HASH_TOKENS, &entry->token_link);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;

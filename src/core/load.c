@@ -103,8 +103,8 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /*
  * Computes the deadline of a lease from its row: the time left at the end of the life in which the row
  * was written, minus the duration of the lives since then.  After a failed batch the lease keeps the
- * deadline of the failed core, unless that batch changed its TTL, which was not written.  A raise
- * (LeSaved) that was written but is not flushed yet remains a raise.
+ * deadline of the failed core, unless that batch changed the TTL, because the new TTL was not written.
+ * A raise (LeSaved) that was written but is not flushed yet remains a raise.
  */
 static Times
 times_of(const LeCore *core, LeTime ttl, LeTime left, uint32_t life, Known failed)
@@ -230,7 +230,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->lsn = core->load.lsn;
 	le_news_load_lease(core, lease, failed);
 
-	/* set its deadline and its saved time */
+	/* set the lease's deadline and its saved time */
 	lease->deadline = times.deadline;
 	le_saved_load(core, &lease->saved, times.saved);
 	le_core_raise_revision(core, row->id + 1);
@@ -433,7 +433,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	if (row->mode == LE_MODE_PERMIT && row->permits > lock->permits)
 		lock->permits = row->permits;
 
-	/* set its deadline, or let it lapse, and load its uncommitted holds */
+	/* set the holder's deadline, or let it lapse, and load its uncommitted holds */
 	load_times(core, entry, row, failed);
 	if (verdict->ended)
 	{

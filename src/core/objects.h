@@ -139,7 +139,8 @@ struct LeLock
 	uint32_t waiting;    /* length of the queue */
 	LeLink queue;        /* list of LeWaiter.queue_link, in order of revisions */
 	LeTime closed_until; /* no grant before this moment; 0 = open */
-	uint32_t closed_by;  /* role of the holder that closed it; the closed name counts against its limits */
+	uint32_t closed_by;  /* role of the holder whose end closed the name, which counts against the limits of
+						  * this role */
 	uint32_t mark;       /* used by the environment's deadlock search; initially 0 */
 	LeTimer timer;       /* fires at closed_until, when the rows of an unused lock have lingered, or while
 						  * unsettled */

@@ -13,7 +13,9 @@
 #include "together.h"
 #include "view.h"
 
-/* Returns the first entry of the group in which an entry waits; returns any other entry unchanged. */
+/*
+ * Returns the first entry of the group in which this entry waits, or the entry itself if it is in no group.
+ */
 LeEntry *
 le_group_lead(LeEntry *entry)
 {
@@ -49,7 +51,7 @@ le_group_ready(LeGroup *group, LeTime now)
 	return true;
 }
 
-/* Adds a group whose members have left their queues to the groups whose locks le_lock_settle() settles. */
+/* Adds a group to core->to_settle: its members have left their queues, so their locks must be settled. */
 static void
 group_settle_later(LeCore *core, LeGroup *group)
 {

@@ -190,9 +190,9 @@ displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 }
 
 /*
- * AWAIT: waits until a place is granted, and keeps it alive meanwhile.  Returns OK if the token already
- * holds the lock; WAITING, or QUEUED if the command does not wait; LOST if the token is gone or
- * evicted.
+ * AWAIT: waits until a place is granted, and keeps the place alive during the wait.  Returns OK if the
+ * token already holds the lock; WAITING, or QUEUED if the command does not wait; LOST if the token is
+ * gone or evicted.
  */
 void
 le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)

@@ -49,7 +49,9 @@ le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sess
 	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
 }
 
-/* Adds the hold of a command, unless it counts as committed at once because it cannot be undone. */
+/*
+ * Adds the hold of a command.  If the command cannot be undone, does nothing: its hold counts as committed.
+ */
 void
 le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply)
 {
