@@ -414,9 +414,9 @@ LE_API le_hold_state le_get_hold_state(const le_hold *hold);
 LE_API int64_t le_token(const le_hold *hold);
 
 /*
- * Returns the position that the hold had in the queue when it entered it,
- * counted from 1.  Returns 1 if the server's reply was lost, and 0 if the hold
- * was not queued.  Does no I/O.
+ * Returns the position at which the hold entered the queue, counted from 1.
+ * Returns 1 if the server's reply was lost, and 0 if the hold was not queued.
+ * Does no I/O.
  */
 LE_API int64_t le_position(const le_hold *hold);
 

@@ -8,8 +8,8 @@
 #include "objects.h"
 
 /*
- * le_acquirer_get() returns the record with one more reference, and creates it if there is none, in
- * memory that le_acquirers_reserve() has allocated.
+ * le_acquirer_get() returns the record of a text with one more reference.  If there is no record,
+ * it creates one in memory that le_acquirers_reserve() has allocated.
  */
 extern bool le_acquirers_reserve(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_get(LeCore *core, LeText text);

@@ -102,7 +102,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		return;
 	}
 
-	/* HELD: its owner, lease and deadline */
+	/* HELD: the holder's owner, lease and deadline */
 	CHECK(entry->lease == NULL || entry->evicted == (entry->deadline != LE_NEVER));
 	if (entry->evicted)
 		CHECK(!le_entry_is_bound(entry) && entry->deadline != LE_NEVER &&

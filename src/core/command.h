@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define LE_MAX_NAME  255       /* bytes in the name of a lock or election */
-#define LE_MAX_OWNER 255       /* bytes in an owner */
+#define LE_MAX_OWNER 255       /* bytes in a named owner */
 #define LE_MAX_VALUE 4096      /* bytes in a candidate's value */
 #define LE_MAX_NAMES 1000      /* names per command */
 #define LE_MAX_HOLDS INT32_MAX /* holds of one holder, because its row stores the number as an int4 */

@@ -329,7 +329,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	if (cmd->enqueue && lease != NULL && cmd->revision == 0)
 		token = entered_on_lease(core, cmd, lease);
 
-	/* check the modes of the names, and re-enter if the owner holds them */
+	/* check the modes of the names, and re-enter the holders if the owner already holds the names */
 	survey_names(core, session, cmd, lease, token, &survey);
 	reply->status = survey.status;
 	reply->which = survey.which;

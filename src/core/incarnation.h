@@ -1,6 +1,6 @@
 /*
  * core/incarnation.h
- *		The incarnation and the first revision of a manager's start.
+ *		Chooses the incarnation and the first revision at the start of a manager.
  */
 #ifndef LE_INCARNATION_H
 #define LE_INCARNATION_H

@@ -27,9 +27,9 @@
 /* The decision about the holder or queue place in a row. */
 typedef struct Verdict
 {
-	bool stays; /* it stays in its lock, as a holder or lapsed */
-	bool ended; /* it has ended; if it stays, it is lapsed */
-	LeEnd how;  /* how it ended; LE_END_NONE = not known */
+	bool stays; /* the holder stays in its slot, HELD or LAPSED */
+	bool ended; /* the holder or place has ended; a holder that stays is LAPSED */
+	LeEnd how;  /* how the holder or place ended; LE_END_NONE = not known */
 	LeTime closed_until;
 	LeLease *lease;
 	uint64_t session; /* session that made the request; 0 = not connected */

@@ -146,7 +146,7 @@ struct LeLock
 						  * unsettled */
 	union
 	{
-		LeLock *doomed_next; /* while doom_listed: in core->doomed */
+		LeLock *doomed_next; /* while doom_listed: next lock in core->doomed */
 		int64_t last_change; /* while not doom_listed: number of the election's last change; 0 = not known */
 	};
 };

@@ -55,7 +55,7 @@ extern LeTime le_pause_seen(LePause *pause, LeTime since, LeTime clock);
 
 /* Records that the batch that began at seen_at could not be written. */
 extern void le_pause_broken(LePause *pause);
-/* Records that the tables cannot be read either, and that requests are therefore refused. */
+/* Records that the tables cannot be read, and that requests are therefore refused. */
 extern void le_pause_refused(LePause *pause);
 /* Records that all tables have been read again.  Returns the duration by which all deadlines move. */
 extern LeTime le_pause_mended(LePause *pause, LeTime clock);

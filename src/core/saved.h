@@ -59,9 +59,9 @@ extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeT
 					  LeSaved *saved);
 
 /*
- * Returns when the time left must be saved next, or LE_NEVER if the TTL is too short to need that.
- * The time left in the row was correct at (deadline - left), which is when the lease was last
- * renewed or its time left was last saved.
+ * Returns when the time left must be saved next, or LE_NEVER if the TTL is so short that the time
+ * left is never saved.  The time left in the row was correct at (deadline - left), which is when
+ * the lease was last renewed or its time left was last saved.
  */
 static inline LeTime
 le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)

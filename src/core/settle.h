@@ -8,8 +8,8 @@
 #include "objects.h"
 
 /*
- * None of these functions can fail: a fenced holder lapses instead of ending. le_entry_end_only() does
- * not settle the lock; the caller must call le_settle_ended() after the last end.
+ * None of these functions can fail.  A fenced holder lapses instead of ending. le_entry_end_only()
+ * does not settle the lock; the caller must call le_settle_ended() after the last end.
  */
 extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);

@@ -145,7 +145,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
-	/* if a crash undoes the release, the holder expires soon */
+	/* a crash may undo the release only if the lock is free again soon, because the holder expires */
 	reply->may_return = (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
