@@ -100,7 +100,7 @@ typedef Oid LeRelFileNumber;
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
 #endif
 
-/* PostgreSQL 19 records the kind of each process, 18 marks client backends, older ones mark other processes */
+/* PostgreSQL 19 records the kind of each process, 18 marks client backends, older releases mark all others */
 #if PG_VERSION_NUM >= 190000
 #define le_proc_is_client(proc) ((proc)->backendType == B_BACKEND)
 #elif PG_VERSION_NUM >= 180000
@@ -123,10 +123,9 @@ typedef Oid LeRelFileNumber;
 #endif
 
 /*
- * A byte in shared memory records whether there are synchronous standbys to wait for.  It was a bool;
- * PostgreSQL 15.13, 16.9 and 17.5 changed it to flags, at the same position.  The headers describe only the
- * minor release that the library was built with, so the version of the running server decides how to read the
- * byte.
+ * A byte in shared memory records whether there are synchronous standbys to wait for.  The byte was a bool;
+ * PostgreSQL 15.13, 16.9 and 17.5 changed it to flags.  The headers describe only the minor release that the
+ * library was built with, so the version of the running server decides how to read the byte.
  */
 #ifdef SYNC_STANDBY_DEFINED
 #define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_status)
@@ -158,7 +157,7 @@ le_sync_standbys_defined(void)
 	if (!le_sync_standbys_are_flags(version))
 		return standbys != 0;
 
-	/* Until the checkpointer of a starting server has set the flags, do the same as PostgreSQL. */
+	/* Until the checkpointer of a starting server has set the flags, check the setting, like PostgreSQL. */
 	if ((standbys & LE_SYNC_STANDBYS_KNOWN) == 0)
 		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 	return (standbys & LE_SYNC_STANDBYS_DEFINED) != 0;
@@ -290,9 +289,10 @@ le_next_message(void)
 #endif
 
 /*
- * Creates the visibility map of a table while there is disk space.  PostgreSQL 19 needs the map of each page
- * that it prunes, even in a scan, and creates it if it is missing.  On a full disk that would fail, and the
- * table could not be read.  One page of the map covers more than BLCKSZ pages of the table.
+ * Creates the visibility map of a table, so that the map exists before the disk is full.  PostgreSQL 19 needs
+ * the map of each page that it prunes, even in a scan, and creates a missing map.  On a full disk, it could
+ * not create the map, and so could not read the table.  One page of the map covers more than BLCKSZ pages of
+ * the table.
  */
 static inline void
 le_make_visibility_map(Relation rel)
@@ -307,7 +307,7 @@ le_make_visibility_map(Relation rel)
 #endif
 }
 
-/* Prunes a page that is about to be written.  So the last argument of PostgreSQL 19, "only read", is false. */
+/* Prunes a page that the caller is about to write: PostgreSQL 19 must not treat the caller as a reader. */
 static inline void
 le_prune_page(Relation rel, Buffer buffer)
 {

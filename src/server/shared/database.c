@@ -1,6 +1,6 @@
 /*
  * shared/database.c
- *		Database entries: all changes of the state, and of the members that depend on it.
+ *		Changes the state of database entries, and the members that depend on the state.
  */
 #include "postgres.h"
 
@@ -36,7 +36,7 @@ le_counters_reset(LeCounters *counters)
 void
 le_database_init(LeDatabase *db)
 {
-	/* 1. members under the lock; the others are already zero, from the start or from le_database_free() */
+	/* 1. members that the lock protects; the others are zero, from the start or from le_database_free() */
 	Assert(db->state == LE_DB_FREE && !OidIsValid(db->dboid) && !db->leave && db->reserved_by == 0);
 	Assert(db->attached == 0 && db->worker_pid == 0 && db->notifier_pid == 0);
 	db->exit = LE_EXIT_NONE;
@@ -134,9 +134,7 @@ assert_new(LeDatabase *db)
 	Assert(pg_atomic_read_u64(&db->ring.lsn) == 0 && pg_atomic_read_u64(&db->counters.requests[0]) == 0);
 }
 
-/*
- * Asserts that no session has left anything in a free entry that the manager of the next database could find.
- */
+/* Asserts that no session has left mail in a free entry: the next database's manager would find it. */
 static void
 assert_mailboxes_free(const LeDatabase *db)
 {
@@ -248,7 +246,7 @@ void
 le_database_starting(LeDatabase *db)
 {
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
-	db->wanted = false; /* a later request for a manager is a request for the next one */
+	db->wanted = false; /* later requests are for the manager after this one */
 	db->created = false;
 	db->exit = LE_EXIT_NONE;
 	assert_entry(db);

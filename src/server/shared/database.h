@@ -70,7 +70,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 reset_at; /* time of the last reset, TimestampTz */
 } LeCounters;
 
-/* Special kind of a hint: a lease has news. */
+/* Value of LeHint.kind if a lease has news.  It is no LeKind. */
 #define LE_HINT_LEASE 0
 
 /*
@@ -84,7 +84,7 @@ typedef struct LeHint
 	int64 change;    /* number of the election's change; 0 = not an election */
 	int64 previous;  /* number of the previous change of that election */
 	uint8 how;       /* LeHow of the change; 0 = a queue place was granted */
-	uint8 kind;      /* LeKind, or LE_HINT_LEASE, which has no name */
+	uint8 kind;      /* LeKind, or LE_HINT_LEASE (then there is no name) */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } LeHint;
@@ -93,10 +93,10 @@ typedef struct LeHint
  * Hints on their way from the manager to the notifier.  The ring has one writer and one reader:
  *
  *	1.	The manager fills in hints[pushed % LE_HINTS].  If the ring is full (pushed - sent == LE_HINTS), the
- *		hint is dropped instead.  It raises pushed, and sets the notifier's latch.
+ *		manager drops the hint instead.  It increments pushed, and sets the notifier's latch.
  *	2.	The notifier copies the hints from sent up to pushed, flushes the WAL up to lsn, sends the hints, and
- *		raises sent once its transaction has ended.  It copies hints and raises sent under LeShared.lock, and
- *		only while the entry names it as the notifier.
+ *		increases sent once its transaction has ended.  It copies hints and increases sent under
+ *		LeShared.lock, and only while it is registered in the entry as the notifier.
  *
  * The contents of the ring outlive both processes.
  */
@@ -218,7 +218,8 @@ extern void le_database_stopped(LeDatabase *db, LeDbExit why);
 extern void le_database_want(LeDatabase *db);
 
 /*
- * Records that the extension was created, so that a manager is started even if earlier ones did not find it.
+ * Records that the extension was created, so that a manager is started even if earlier managers did not find
+ * the extension.
  */
 extern void le_database_created(LeDatabase *db);
 
@@ -228,7 +229,7 @@ extern void le_database_created(LeDatabase *db);
  * already left.
  */
 extern void le_database_reserve(LeDatabase *db, int pid);
-/* Asks the worker to leave.  It finishes its work first, see manager/manager.c. */
+/* Asks the worker to leave.  The worker finishes its work first, see manager/manager.c. */
 extern void le_database_ask_to_leave(LeDatabase *db);
 
 /*

@@ -13,14 +13,14 @@
  *	le_fault_release(point text)
  *		Releases the process that waits at the point, and disarms the point.
  *	le_fault_hits(point text) bigint
- *		Number of hits since the point was set; those of all processes if it was not set.
+ *		Number of hits since the point was set; if it was not set, the hits of all processes.
  *	le_fault_waiting(point text) int
  *		Pid of a process that waits at the point; 0: none.
  *	le_fault_clear()
  *		Disarms all points and releases their waiters.
  *	le_fault_forget_standbys()
  *		Restores the state of a starting server, in which the checkpointer has not
- *		published yet whether there are synchronous standbys.  It publishes that
+ *		published yet whether there are synchronous standbys.  It publishes this
  *		again when it next reads its configuration.
  */
 #include "postgres.h"

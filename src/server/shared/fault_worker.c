@@ -1,8 +1,8 @@
 /*
  * shared/fault_worker.c
- *		A background worker that runs a client's statements, for tests only.
+ *		A background worker that runs SQL statements as a scheduler does, for tests only.
  *
- * Schedulers have such workers: with cron.use_background_workers, pg_cron runs all statements of a job in one
+ * An example of a scheduler: with cron.use_background_workers, pg_cron runs all statements of a job in one
  * transaction, each in its own portal, without a client.  None of the server's own extensions does that, so
  * the tests need this worker.
  *

@@ -1,6 +1,6 @@
 /*
  * shared/fence_lock.c
- *		The PostgreSQL lock that implements a fence, and its holders.
+ *		Finds the PostgreSQL lock that implements a fence, and the holders of this lock.
  */
 #include "postgres.h"
 
@@ -39,8 +39,7 @@ le_fence_token(const LOCKTAG *tag)
 }
 
 /*
- * Ignores a transaction that other processes already see as ended, although its locks may still exist for a
- * moment.
+ * Ignores a transaction that has already ended for other processes.  Its locks may still exist for a moment.
  */
 bool
 le_fence_held(int64 token)

@@ -1,6 +1,6 @@
 /*
  * shared/fence_lock.h
- *		The PostgreSQL lock that implements a fence, and its holders.
+ *		Finds the PostgreSQL lock that implements a fence, and the holders of this lock.
  */
 #ifndef LE_FENCE_LOCK_H
 #define LE_FENCE_LOCK_H

@@ -121,8 +121,8 @@ change_flusher(uint32 from, uint32 to)
 }
 
 /*
- * Empties the stack, because none of its processes is present.  Wakes them up, in case some of them still
- * wait.
+ * Empties the stack and wakes up its processes, in case some of them still wait.  The caller has found no
+ * process in the stack that is present.
  */
 static void
 forget_all(void)
@@ -204,8 +204,8 @@ take_flushed(void)
 }
 
 /*
- * Flushes up to lsn.  While another process holds the WAL write lock, retries until "until", and then returns
- * false: the disk may have stopped, and waiting for that process would mean waiting for the disk.
+ * Flushes up to lsn.  While another process holds the WAL write lock, retries, but returns false at the time
+ * "until": the disk may have stopped, and to wait for that process would be to wait for the disk.
  */
 static bool
 flush_by(XLogRecPtr lsn, LeTime until)
@@ -228,8 +228,8 @@ flush_by(XLogRecPtr lsn, LeTime until)
 
 /*
  * Step 3 of shared/flush.h: this process, which is the flusher, flushes for all waiting processes and names
- * the next flusher.  If a flush by another process lasts until "until" (LE_NEVER = no limit), gives up, and
- * is no longer present.
+ * the next flusher.  If a flush by another process has not ended by the time "until" (LE_NEVER = no limit),
+ * this process gives up, and marks itself as not present.
  */
 static void
 flush_for_all(const LeMailbox *box, uint32 me, LeTime until)

@@ -8,9 +8,9 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Microseconds; longer flushes count as this long. */
+/* Upper limit in microseconds of the duration of a flush; a longer flush counts as this long. */
 #define LONGEST_FLUSH (10 * LE_MS)
-/* Upper limit of the number of undelayed flushes after a vain delay. */
+/* Maximum number of flushes without a delay after a useless delay (see shared/flush_delay.h). */
 #define LONGEST_BACKOFF 63
 
 bool
@@ -39,7 +39,7 @@ le_flush_delay(uint32 me)
 		return;
 	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);
 
-	/* 2. skip this delay if earlier delays were in vain */
+	/* 2. skip this delay if earlier delays were useless */
 	if (undelayed > 0)
 	{
 		pg_atomic_write_u32(&flush->undelayed, undelayed - 1);
@@ -57,7 +57,7 @@ le_flush_delay(uint32 me)
 	}
 	pg_atomic_write_u32(&flush->delaying, 0);
 
-	/* 4. record whether the delay was in vain */
+	/* 4. record whether the delay was useless */
 	backoff = le_flush_group_is_there() ? 0 : Min(backoff * 2 + 1, LONGEST_BACKOFF);
 	pg_atomic_write_u32(&flush->backoff, backoff);
 	pg_atomic_write_u32(&flush->undelayed, backoff);

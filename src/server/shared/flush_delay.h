@@ -14,10 +14,10 @@
  *	2.	le_flush_delay(), before a flush: sleeps until as many sessions wait as are expected, but at most for
  *		a fraction of the duration of a flush (LE_FLUSH_DELAY_PART), and not at all if more time than a flush
  *		takes has passed since the last flush.
- *	3.	A delay that ended before all expected sessions had arrived was in vain: there are more sessions than
- *		the processors can serve in that time, or the sessions wait for something else.  Then the next flush
- *		is not delayed.  After the next vain delay three flushes are not delayed, then seven, and so on up to
- *		LONGEST_BACKOFF.
+ *	3.	A delay is useless if it ends before all expected sessions wait: there are more sessions than the
+ *		processors can serve in that time, or the sessions wait for something else.  The next flush is then
+ *		not delayed.  If the delay after that is useless as well, the next three flushes are not delayed, then
+ *		seven, and so on up to LONGEST_BACKOFF.
  *
  * This affects only latency.  For a moment there can be two flushers, which both update these values; the
  * values are then slightly wrong.

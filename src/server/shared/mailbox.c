@@ -81,7 +81,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 		return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 	}
 
-	/* 2. push it; if the stack was empty, the manager has not been woken up for it yet */
+	/* 2. push the mailbox; if the stack was empty, the manager has not been woken up for this stack yet */
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{

@@ -15,7 +15,7 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
-/* The contents of a segment.  They identify the request, because handles of segments are reused. */
+/* The contents of a segment.  They name the request, because handles of segments are reused. */
 typedef struct SharedBody
 {
 	uint64 session;
@@ -159,8 +159,8 @@ le_segment_attach(dsm_handle handle)
 }
 
 /*
- * Attaches to the segment of this request.  Returns NULL if the request was withdrawn, because the backend
- * destroys the segment at the end of the statement, before it mails the abort.
+ * Attaches to the segment of this request.  Returns NULL if the request was withdrawn: the backend destroys
+ * the segment at the end of its statement, even before it mails the abort.
  */
 static dsm_segment *
 attach_of_request(const LeMailbox *box)
@@ -192,7 +192,7 @@ le_body_get(const LeMailbox *box)
 		return NULL;
 	shared = dsm_segment_address(attached);
 
-	/* No error may be raised before the segment is detached, because it could not be attached again. */
+	/* Raise no error before the segment is detached: while attached, it cannot be attached again. */
 	Assert(dsm_segment_map_length(attached) >= offsetof(SharedBody, data) + shared->len);
 	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
 	if (copy != NULL)

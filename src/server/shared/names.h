@@ -26,9 +26,9 @@ typedef struct LeEachAnswer
  */
 
 /*
- * Backend: returns memory for a body of "size" bytes.  The body follows the first "at" bytes of the payload,
- * which are in use, if it then ends within the first "most" bytes of the payload.  Otherwise it is in a
- * segment.  The mailbox's session and its command's number must be set.
+ * Backend: returns memory for a body of "size" bytes.  The caller must have set the mailbox's session and the
+ * number of its command.  The body follows the first "at" bytes of the payload, which are in use, if it then
+ * ends within the first "most" bytes of the payload.  Otherwise the body is in a segment.
  */
 extern char *le_body_new(LeMailbox *box, uint32 at, Size size, Size most);
 /* Backend: returns the body of its own request, from which it reads the results. */

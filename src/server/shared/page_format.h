@@ -8,13 +8,13 @@
 
 #include "shared/shmem.h"
 
-/* Special kind for pages of leases. */
+/* Value of "kind" for pages of leases and their items.  It is no LeKind. */
 #define LE_PAGE_LEASES 0
 
 /*
  * One holder or waiter, a closed name without a holder (token 0), or a named lease (kind LE_PAGE_LEASES).
- * Its texts follow; the next item begins at a multiple of 8.  On a page about one lease, there is no acquirer,
- * and the value of a group's item is the name whose channel announces the grant.
+ * Its texts follow; the next item begins at a multiple of 8.  On a page about one lease, items have no
+ * acquirer, and the value of an item of a group is the name of the lock whose channel announces the grant.
  */
 typedef struct LePageItem
 {
@@ -40,7 +40,7 @@ typedef struct LePageItem
 	uint8 mode;
 	bool lapsed;
 	bool evicted;
-	bool shown; /* on a page about one lease: sessions can use the token now */
+	bool shown; /* on a page about one lease: the caller may see this item */
 } LePageItem;
 
 /*

@@ -1,6 +1,6 @@
 /*
  * shared/server_clock.c
- *		The clocks.  A point in time is a number of microseconds of this server's monotonic clock.
+ *		Reads the clocks.  A point in time is a number of microseconds of this server's monotonic clock.
  */
 #include "postgres.h"
 
@@ -20,14 +20,14 @@ le_clock(void)
 }
 
 /*
- * Microseconds; if the difference of the clocks changes by more, the time of day was set.  This is more than
- * the time between two readings of the clocks on a busy machine.
+ * Microseconds: if the difference between the clocks changes by more, the time of day was set.  The value
+ * exceeds the time between the readings of both clocks on a busy machine.
  */
 #define WALL_STEP (1 * LE_SECOND)
 
 /*
- * Adds the difference of the clocks, which is constant until the time of day is set, because both clocks are
- * slewed in the same way.
+ * Adds the difference between the time of day and the monotonic clock.  The difference is constant until the
+ * time of day is set, because both clocks are slewed in the same way.
  */
 TimestampTz
 le_wall(LeTime now)

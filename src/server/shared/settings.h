@@ -5,7 +5,7 @@
  * The name of a duration ends with its unit: _ms, as in most settings and in PostgreSQL's timeouts, or _min
  * for the retention of the history.  Everywhere else in core and server, a duration is a LeTime, in
  * microseconds; its name ends with _us where the unit could be in doubt.  A point in time is a LeTime as
- * well: in the server, of le_clock(); in the core, and where a comment says so, of the core's clock.
+ * well: on le_clock() in the server, unless a comment says otherwise; on the core's clock in the core.
  */
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H

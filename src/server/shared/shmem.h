@@ -212,9 +212,9 @@ typedef struct LeMailbox
 
 	/* --- written by the manager --- */
 	/*
-	 * While no request is waiting for a reply, the backend resets some of these: note, revision and sqlstate
-	 * when it posts, released_lsn when it mails releases, bound when it attaches.  Before and during a wait
-	 * it also clears flags in note.
+	 * While no request is waiting for a reply, the backend resets some of these members: note, revision and
+	 * sqlstate when it posts, released_lsn when it mails releases, bound when it attaches.  Before and during
+	 * a wait it also clears flags in note.
 	 */
 	pg_atomic_uint32 answered;
 	pg_atomic_uint32 deferred; /* number of the newest request that the manager deferred */
@@ -239,7 +239,7 @@ typedef struct LeMailbox
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeMailbox;
 
-/* State of a proc number that does not depend on the database of its process. */
+/* State of a process, indexed by its proc number.  Unlike a mailbox, it does not depend on a database. */
 typedef struct LeProcess
 {
 	pg_atomic_uint32 bell; /* see shared/sleep.h */
@@ -279,7 +279,7 @@ typedef struct LeShared
 	uint8 channel_key[32];        /* random; the channels of leases are derived from it */
 	TimestampTz checkpoint_at;    /* time of the last checkpoint before boot, by the primary's clock */
 	pg_atomic_uint64 incarnation; /* highest incarnation of any database so far */
-	pg_atomic_uint32 many_fences; /* number of fences in transactions with many (backend/session_fence.c) */
+	pg_atomic_uint32 many_fences; /* number of fences of transactions with many (backend/session_fence.c) */
 	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* protected by lock; 0 = none */
@@ -331,7 +331,7 @@ extern void le_ring(LeMailbox *box);
 /*
  * Rings for a release that no caller waits for.  Does not wake up a manager that will check the stack by
  * itself within LE_NAP, unless there are waiters, which may be waiting for this release.  The next le_ring()
- * wakes up the manager for both.  Must not fail.
+ * wakes up the manager for this mailbox as well.  Must not fail.
  */
 extern void le_ring_softly(LeMailbox *box);
 

@@ -13,9 +13,9 @@
  *		before a doze does not end the doze, so a doze must be short.
  *
  * The waker makes the condition true and calls le_wake(), which sets the bell to RUNG.  If the bell was
- * DOZING, the waker ends that doze; otherwise it sets the latch.  No wake-up is lost: the sleeper notices one
- * before step 1 in step 2, and one before step 3 when it reads the bell.  A wake-up during a doze ends the
- * doze, and a later one finds a QUIET bell and sets the latch.
+ * DOZING, the waker ends that doze; otherwise it sets the latch.  No wake-up is lost.  The sleeper notices a
+ * wake-up before step 1 when it checks the condition in step 2, and a wake-up before step 3 when it reads the
+ * bell.  A wake-up during the doze ends the doze, and a later wake-up finds a QUIET bell and sets the latch.
  *
  * A build without the bell (COPT=-DLE_WAKE_DOZE=0) completed 16 % fewer acquire/release pairs with 8 clients,
  * and 10 % fewer hand-offs of a contended lock, on two processors with flushes of 0.1 ms.

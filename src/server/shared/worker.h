@@ -24,7 +24,7 @@ typedef struct LeSetting
 	const char *value;
 } LeSetting;
 
-/* Sets the settings with the highest priority, for the lifetime of the worker. */
+/* Sets n settings for the lifetime of the worker, with priority over all other sources of their values. */
 extern void le_worker_pin(const LeSetting *settings, int n);
 
 #endif /* LE_WORKER_H */
