@@ -4,7 +4,7 @@
  *		leave, and no other manager may start before the command ends.  See "reserving a database".
  *
  * "pending" records the work to do at the end of a transaction.  A transaction callback does that work,
- * because callbacks also run after ERROR and FATAL, and when they run at a commit, other processes can
+ * because callbacks also run after ERROR and FATAL.  A callback at a commit runs when other processes can
  * already see the effects of the transaction.
  */
 #include "postgres.h"
@@ -79,8 +79,8 @@ typedef struct LeDatabaseCommand
  *		proceed, and reports the reason if not.
  *	4.	At the end of the transaction, or when the subtransaction rolls back, reserved_by is cleared.
  *
- * If there are two commands for the same database, the later one takes over reserved_by.  By then,
- * PostgreSQL has checked the earlier command, or both commands wait.
+ * If there are two commands for the same database, the later one takes over reserved_by.  At that time,
+ * either PostgreSQL has already checked the earlier command, or both commands still wait.
  */
 
 /* Returns the option with this name, or NULL if the statement does not have it. */
@@ -201,7 +201,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, true);
-	if (db != NULL) /* if NULL, there is no free entry for a manager, either */
+	if (db != NULL) /* NULL: no entry is free, so no manager can start, either */
 	{
 		le_database_reserve(db, MyProcPid);
 		idle = db->state == LE_DB_IDLE;

@@ -5,7 +5,7 @@
 #ifndef LE_COMMANDS_H
 #define LE_COMMANDS_H
 
-/* Called from _PG_init, once per process. */
+/* Installs the hook and the callbacks.  Called from _PG_init, once per process. */
 extern void le_commands_init(void);
 
 #endif /* LE_COMMANDS_H */

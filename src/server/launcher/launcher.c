@@ -64,8 +64,8 @@
 /*
  * Maximum time between two scans of pg_database.  The commit of a command that changes pg_database also
  * causes a scan, because it wakes up the launcher (launcher/commands.c).  So the periodic scan only matters
- * if no launcher was running then.  A scan of a hundred databases takes about 50 microseconds.  The period is
- * not longer than 5 s, because a caller waits that long for a manager.
+ * if no launcher was running at the commit.  A scan of a hundred databases takes about 50 microseconds.  The
+ * period is not longer than 5 s, because a caller waits that long for a manager.
  */
 #define LE_SCAN_PERIOD (5 * LE_SECOND)
 
@@ -116,11 +116,11 @@ typedef struct LeTarget
 	bool seen; /* the current scan has found the database */
 
 	bool due;                       /* start a manager, as a probe or a replacement, even if none is wanted */
-	bool ran;                       /* its manager has been RUNNING */
+	bool ran;                       /* a manager of the database has been RUNNING */
 	bool entry_missed;              /* the last attempt found no free entry, and logged that */
 	LeTime complain_at;             /* earliest time of the next message about max_worker_processes */
-	bool tracked;                   /* it had a worker at the last check */
-	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: no worker, or an adopted one */
+	bool tracked;                   /* the database had a worker at the last check */
+	BackgroundWorkerHandle *handle; /* handle of the worker; NULL: no worker, or an adopted one */
 	LeTime started_at;
 	LeTime retry_at; /* earliest time of the next start */
 	LeTime backoff_us;
@@ -299,7 +299,7 @@ le_client_connected(Oid dboid, int except_pid)
 static void
 review_reservation(LeDatabase *db)
 {
-	/* Clear the reservation of a process that no longer exists.  It should have done so itself. */
+	/* Clear the reservation of a process that has exited without clearing it. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
@@ -328,7 +328,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	switch (why)
 	{
 		case LE_EXIT_NO_EXTENSION:
-			/* the first exit causes no delay, because CREATE EXTENSION may need a manager */
+			/* start at once after the first such exit, because CREATE EXTENSION may need a manager */
 			if (target->due)
 				target->retry_at = now;
 			else
@@ -377,7 +377,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target == NULL)
 		return false;
 
-	/* 3. the database has an entry now, so it need not wait until retry_at */
+	/* 3. if the last start failed because no entry was free, retry at once: there is an entry now */
 	if (target->entry_missed)
 		target->retry_at = now;
 
@@ -397,7 +397,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target->tracked)
 		note_exit(target, db->exit, now);
 
-	/* ignore exits from before CREATE EXTENSION, and those while its transaction locked the tables */
+	/* ignore exits before CREATE EXTENSION, and exits because its transaction still locked the tables */
 	if (db->created)
 	{
 		target->retry_at = now;
@@ -412,7 +412,7 @@ review_entry(LeDatabase *db, LeTime now)
 		return false;
 	if (target->connectable && db->exit != LE_EXIT_NO_EXTENSION && le_database_has_mail(db))
 	{
-		/* the mail needs a manager, and this launcher has not seen one running */
+		/* an ended session has left mail, and this launcher has started no manager to apply it */
 		le_database_want(db);
 		return may_start(target, db, now);
 	}
@@ -509,7 +509,7 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 
 /*
  * Terminates a notifier, because a manager needs its worker slot more urgently.  The hints stay in the ring.
- * A new notifier is started a second later at the earliest, which is after the manager.
+ * A new notifier is started a second later at the earliest, when the manager has already started.
  */
 static void
 send_notifier_away(void)
@@ -558,8 +558,8 @@ start_manager(LeTarget *target, LeTime now)
 		return;
 
 	/*
-	 * 3. No worker is free: return the entry.  Keep the request for a manager, because the session that made
-	 * it may have ended and left a release.
+	 * 3. No worker is free: set the entry back to IDLE.  Keep the request for a manager: the session that
+	 * requested the manager may have ended, and may have left mail with a release.
 	 */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
@@ -737,7 +737,7 @@ le_launcher_main(Datum arg)
 
 		/*
 		 * Exit like PostgreSQL's own launcher, without a FATAL in the log, so that the postmaster may restart
-		 * it.
+		 * this process.
 		 */
 		if (ProcDiePending)
 			proc_exit(1);
@@ -761,7 +761,7 @@ le_launcher_main(Datum arg)
 
 /*
  * Logs a message if there are too few workers for the launcher, a notifier, and a manager for each database.
- * PostgreSQL's own launcher of logical replication needs another one.
+ * PostgreSQL's own launcher of logical replication needs one more worker.
  */
 static void
 check_worker_processes(void)

@@ -7,7 +7,7 @@
 
 #include "shared/shmem.h"
 
-/* Called from _PG_init while shared_preload_libraries is loaded. */
+/* Registers the launcher.  Called from _PG_init while shared_preload_libraries is loaded. */
 extern void le_launcher_register(void);
 
 /* Entry point of the launcher's process.  The argument is not used. */

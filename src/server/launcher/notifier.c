@@ -55,11 +55,11 @@ static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
 /*
- * Fixes the settings that could disturb the notifier, whatever their source.  A commit that has written WAL
- * would wait for the disk and for standbys, while it holds the lock that every NOTIFY needs; assigning the
- * first transaction id on a page of the commit log writes WAL.  A transaction_timeout would end the notifier.
- * No other setting matters, because the notifier runs no statements, and ignores the cancels that other
- * timeouts send.
+ * Fixes the settings that could disturb the notifier, whatever their source.  With another
+ * synchronous_commit, a commit that has written WAL would wait for the disk and for standbys while it holds
+ * the lock that every NOTIFY needs.  Some commits have written WAL, because the first transaction id on each
+ * page of the commit log writes WAL.  A transaction_timeout would end the notifier.  No other setting
+ * matters, because the notifier runs no statements, and ignores the cancels that other timeouts send.
  */
 static void
 pin_settings(void)
