@@ -39,8 +39,8 @@ extern void le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple);
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
 /*
- * Issues a notice that two calls with the same owner hold this lock, although each believes that it holds the
- * lock alone.
+ * Issues a notice that two calls with the same owner hold this lock.  Each caller may believe that it holds
+ * the lock alone.
  */
 extern void le_notice_shared_owner(const LeCommand *cmd);
 
@@ -66,7 +66,7 @@ extern bool le_may_see_details(Oid role);
 extern void le_raise_other_lease(int64 lease);
 
 /*
- * Calls le_wait_durable() without a deadline, because the holder is fenced or has already ended, and so
+ * Calls le_wait_durable() without a deadline.  The holder must be fenced or have ended already, so that it
  * cannot expire during the wait.
  */
 extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);

@@ -70,14 +70,14 @@ wait_timeout_ms(LeTime wait_us)
  * cancels end the wait as usual.  The caller must not hold this lock in this mode yet.  Returns whether the
  * lock is held.
  *
- * To limit the wait, this function changes LockTimeout, the variable of the setting lock_timeout, which only
- * the sleep reads.  It catches the error without a subtransaction, because only the lock manager's wait can
- * be incomplete, and LockErrorCleanup() ends that.
+ * To limit the wait, this function changes LockTimeout, the variable of the setting lock_timeout.  PostgreSQL
+ * reads it only when it begins to sleep.  This function catches the error without a subtransaction, because
+ * only the lock manager's wait can be incomplete, and LockErrorCleanup() ends that.
  *
  * A timeout or a cancel may arrive together with the grant.  Then the interrupt may be pending when
- * LockAcquire() returns, and would interrupt the caller's next action.  Or an error is raised although the
- * lock is held, and a session-level lock would never be released.  So interrupts are handled here: after a
- * timeout, a held lock is kept; after any other error, it is released.
+ * LockAcquire() returns, and would interrupt the caller's next action.  Or LockAcquire() raises an error
+ * although the lock is held, and a session-level lock would never be released.  So interrupts are handled
+ * here: after a timeout, a held lock is kept; after any other error, it is released.
  */
 static bool
 wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)

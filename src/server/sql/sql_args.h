@@ -33,7 +33,7 @@ extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 min, int64 max,
 						   const char *range);
 
-/* Returns whether the argument is the first of two words.  Raises an error if it is neither. */
+/* Returns whether the argument is the word "first".  Raises an error if it is neither of the two words. */
 extern bool le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *argument, const char *first,
 							const char *second);
 

@@ -160,9 +160,10 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 /* --- release --- */
 
 /*
- * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock.  Takes the fences before
- * the second check, because fenced locks keep their slots until the transaction ends.  The results are those
- * of the second check, except that locks without a hold to release get LE_NOT_HELD.
+ * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock.  Checks the locks, takes
+ * their fences, and checks the locks again: a lock that is still held after it was fenced keeps its slot until
+ * the transaction ends.  The results are those of the second check, except that locks without a hold to release
+ * get LE_NOT_HELD.
  */
 static void
 release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)

@@ -55,7 +55,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 						  errmsg("the fence ends with this statement, which is not in a transaction block"),
 						  errhint("Fence and write in one transaction block.")));
 
-	/* return if this transaction has already fenced it, even if the TTL has expired since then */
+	/* return if this transaction has already fenced the token, even if its TTL has expired since */
 	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
 		PG_RETURN_VOID();
 
@@ -86,7 +86,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 	Trigger *trigger;
 	LeText name;
 
-	/* 1. check that it is called as a trigger before a statement or row */
+	/* 1. check that the function is called as a trigger before a statement or row */
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "fence_guard")));
@@ -96,7 +96,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard", trigger->tgname)));
 
-	/* 2. read whether it is a lock or an election */
+	/* 2. read the kind: a lock or an election */
 	*kind = trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "election") == 0 ? LE_KIND_ELECTION
 																				 : LE_KIND_LOCK;
 	if (trigger->tgnargs != 1 &&
@@ -107,7 +107,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 							   "name and \"lock\" or \"election\"",
 							   trigger->tgname)));
 
-	/* 3. read its name */
+	/* 3. read the name */
 	name = (LeText){trigger->tgargs[0], (uint32) strlen(trigger->tgargs[0])};
 	if (name.len < 1 || name.len > LE_MAX_NAME)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

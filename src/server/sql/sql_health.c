@@ -114,7 +114,7 @@ standby_wait(LeMailbox *box, LeTime now)
 	return since != 0 && counts(*(volatile bool *) &box->confirming_replay) ? now - since : 0;
 }
 
-/* Returns how long a commit has been unconfirmed after its session stopped waiting; 0 = there is none. */
+/* Returns the age of an unconfirmed commit whose session has stopped waiting; 0 = there is none. */
 static LeTime
 given_up_wait(LeDatabase *db, LeTime now)
 {
@@ -185,8 +185,8 @@ look(Health *health)
 }
 
 /*
- * Returns the reason why the manager cannot write.  Meanwhile nothing is granted or released, and holders
- * keep their locks.
+ * Returns the reason why the manager cannot write.  As long as it cannot write, it grants and releases
+ * nothing, and holders keep their locks.
  */
 static const char *
 outage_problem(const Health *health)

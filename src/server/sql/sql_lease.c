@@ -130,7 +130,7 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 
 /*
  * Adds a row of lease_holds(): kind, name, token, granted, queue_position, channel, owner.  Skips a token
- * that sessions cannot use now.
+ * that the manager does not show to this session, for example of an evicted holder.
  */
 static void
 put_hold(void *arg, const LePageItem *item)
@@ -154,8 +154,8 @@ put_hold(void *arg, const LePageItem *item)
 }
 
 /*
- * Implements lease_holds(lease): reads the holds page by page.  The lease still exists when the last page is
- * read.  Waits for the durability of each page, because each page depends on different rows.
+ * Implements lease_holds(lease): reads the holds page by page.  Raises LE001 if the lease ends before the
+ * last page is read.  Waits for the durability of each page, because each page depends on different rows.
  */
 Datum
 le_lease_holds(PG_FUNCTION_ARGS)

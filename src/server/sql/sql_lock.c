@@ -381,9 +381,9 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	le_arg_ask(fcinfo, ask, &cmd);
 
 	/*
-	 * 1. If this transaction is going to release a hold of this connection, this acquire adds a hold to that
-	 * entry, which remains after the release at the commit.  This does not apply to permits, because each
-	 * permit is a separate holder.
+	 * 1. If this transaction has a pending release of the lock that this connection holds, this acquire adds
+	 * a hold to that entry.  The entry then remains after the release at the commit.  This does not apply to
+	 * permits, because each permit is a separate holder.
 	 */
 	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
 		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
@@ -473,8 +473,8 @@ find_to_release(LeCommand *cmd)
 }
 
 /*
- * Releases at the commit.  Takes the fence before the second check, because a fenced lock keeps its slot
- * until the transaction ends.
+ * Releases at the commit.  Finds the holder, takes the fence, and then checks that the lock is still held: such
+ * a lock keeps its slot until the transaction ends.
  */
 static bool
 release_at_commit(LeCommand *cmd)
@@ -679,7 +679,7 @@ force(LeCommand *cmd, bool *reopened)
 	return ended;
 }
 
-/* Reports the transactions whose fences delay the end of a holder, and how to end them. */
+/* Reports each transaction whose fence delays the end of a holder, and how to end the transaction. */
 static void
 report_fenced(const LeCommand *cmd, const Holders *holders)
 {
@@ -705,9 +705,9 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	bool reopened = false;
 
 	/*
-	 * Use a single command for all holders.  A second command could end the next holder, if its role held the
-	 * lock before.  The command includes the caller's role even if it holds nothing, because that role may
-	 * have closed the name.
+	 * Use a single command for all holders.  A second command could end a holder to which the first command
+	 * has passed the lock, if both have the same role.  The command includes the caller's role even if that
+	 * role holds nothing, because it may have closed the name.
 	 */
 	collect_rights(&cmd, &holders);
 	if (cmd.any_role)

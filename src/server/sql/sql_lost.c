@@ -50,7 +50,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 
 	switch ((LeEnd) reply->ending)
 	{
-		/* caused by its client */
+		/* the token's client caused the end */
 		case LE_END_RELEASED:
 			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
 			break;
@@ -58,7 +58,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
 			break;
 
-		/* caused by others, or unknown */
+		/* others caused the end, or the cause is unknown */
 		case LE_END_REVOKED:
 			appendStringInfo(detail,
 							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")

@@ -54,7 +54,7 @@ enum
 	TEXTS
 };
 
-/* An item of the call, with the number that the client gave it, and its error, if any. */
+/* An item of the call: the number that the client chose for it, and its error, if any. */
 typedef struct Asked
 {
 	int32 number;
@@ -178,7 +178,7 @@ read_number(const LeText *text, const char *what)
 	return DatumGetInt64(read_as(int8in, text, what));
 }
 
-/* Reads the number that the client gave an item. */
+/* Reads the number of an item.  The client has chosen this number. */
 static int32
 read_item_number(const LeText *text)
 {
@@ -393,8 +393,9 @@ note_told(const LeSync *sync)
 }
 
 /*
- * Returns whether no lock on the lease was lost since this session last read its news, as of the last command
- * that the manager applied.  Returns false without a running manager, because only a manager counts losses.
+ * Returns true if, up to the last command that the manager has applied, no lock on the lease was lost since
+ * this session last read the news of the lease.  Returns false if no manager is running, because only a
+ * manager counts losses.
  */
 static bool
 has_lost_nothing(int64 lease)

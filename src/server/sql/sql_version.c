@@ -2,8 +2,8 @@
  * sql/sql_version.c
  *		SQL functions for optimistic locking with versions, either of keys or of the rows of a table.
  *
- * A key, too, is an ordinary row that the caller's transaction writes.  So these functions need neither a
- * manager nor shared_preload_libraries.
+ * A key is stored in an ordinary row of a table, too, and the caller's transaction itself writes this row.  So
+ * these functions need neither a manager nor shared_preload_libraries.
  */
 #include "postgres.h"
 
@@ -144,8 +144,8 @@ check_trigger(FunctionCallInfo fcinfo)
 }
 
 /*
- * Returns the version column of the table that is written.  It is looked up by name, because partitions may
- * number their columns differently.
+ * Returns the version column of the table that is written.  The column is looked up by name, because
+ * partitions may number their columns differently.
  */
 static Form_pg_attribute
 version_column(const TriggerData *trigger)
