@@ -7,9 +7,9 @@
  * signals the process tree, because a program may have moved to another group,
  * and because the kernel skips a process whose first thread has ended.
  *
- * systemd does not allow other programs to create groups below its own, unless
- * it has delegated a group to them.  It delegates a group to a user by making
- * the user its owner, and to root by an attribute.
+ * systemd allows other programs to create groups only below a group that it has
+ * delegated to them.  systemd delegates a group to a user by making the user the
+ * owner of the group, and to root by setting an attribute of the group.
  *
  *		lockctl, before it forks the guardian    lc_cgroup_find()
  *		the guardian                             lc_cgroup_fork()
@@ -37,7 +37,7 @@
 
 static char path[4096]; /* path of CMD's group; "" = none */
 
-/* Returns whether lockctl may create groups below this group.  top is set for the root of the namespace. */
+/* Returns whether lockctl may create groups below this group.  top: it is the root of the namespace. */
 static bool
 is_ours(const char *group, bool top)
 {
@@ -104,7 +104,7 @@ create(void)
 
 	if (path[0] == '\0')
 		return -1;
-	/* Remove the group of an earlier lockctl with the same pid that was killed together with its guardian. */
+	/* An earlier lockctl with this pid may have left its group, if its guardian was killed, too. */
 	rmdir(path);
 	if (mkdir(path, 0755) != 0)
 		return -1;

@@ -1,6 +1,6 @@
 /*
  * conninfo.c
- *		The connection string that the global options describe.
+ *		Builds the connection string from the global options.
  */
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void __attribute__((noreturn)) refuse_conninfo(const char *text)
 	lc_usage("%s", error.message);
 }
 
-/* Builds the string from -d (a name, "key=value ..." or a URI); -h, -p and -U override it. */
+/* Builds the string from -d (a name, "key=value ..." or a URI); -h, -p and -U override parts of -d. */
 char *
 lc_conninfo(void)
 {

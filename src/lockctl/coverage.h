@@ -6,8 +6,8 @@
 #define COVERAGE_H
 
 /*
- * Without these macros, only exit() writes the coverage counters.  But the guardian ends by _exit(), and
- * lockctl may end by CMD's signal.
+ * Without these macros, only exit() writes the coverage counters.  But the guardian calls _exit(), and
+ * lockctl may die from the signal that has ended CMD.
  */
 #ifdef LE_COVERAGE
 #include <unistd.h>

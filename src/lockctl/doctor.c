@@ -20,7 +20,7 @@
 /* Time limit for a query that lists the waiters, because a manager that hangs would never reply */
 #define VIEW_TIMEOUT "5 s"
 
-/* Minimum length of the waits for a lock that are reported; equal to the default TTL */
+/* Waits for a lock are reported if they have lasted this long, which is the default TTL */
 #define LONG_WAIT "30 s"
 
 /* Pattern of names that are printed; other names could be harmful in a shell or a terminal */
@@ -288,8 +288,8 @@ check_waits(patient *p)
 		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
 		"ORDER BY acquired_at LIMIT 1) l ON true";
 	/*
-	 * candidates normally wait for long, but not for a leader without a connection, which leads until its TTL
-	 * ends
+	 * a long wait of a candidate is normal, unless the leader has no connection, and leads only because its
+	 * TTL has not ended
 	 */
 	static const char leaders[] =
 		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "

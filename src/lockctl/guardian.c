@@ -66,15 +66,15 @@ tell(guardian *g, lc_what what, int value)
 {
 	lc_message message = {.what = what, .value = value};
 
-	/* Do not block: lockctl may have ended, or it may be stopped, and read the message when it continues. */
+	/* Do not block: lockctl may have ended; if it is stopped, it reads the message when it continues. */
 	send(g->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* --- CMD --- */
 
 /*
- * Returns whether a command exists in PATH.  Needed because execvp() fails with EACCES instead of ENOENT if a
- * directory in PATH cannot be searched.
+ * Returns whether a command exists in PATH.  This check is needed because execvp() fails with EACCES instead
+ * of ENOENT if a directory in PATH cannot be searched.
  */
 static bool
 is_in_path(const char *name)
@@ -97,8 +97,8 @@ is_in_path(const char *name)
 }
 
 /*
- * Runs CMD in the child process, in its own process group.  If foreground is set, makes it the terminal's
- * foreground group.
+ * Runs CMD in the child process, in its own process group.  If foreground is set, makes that group the
+ * terminal's foreground group.
  */
 static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
 {
@@ -133,7 +133,7 @@ start(guardian *g, const lc_message *message)
 	pid_t self = getpid(), pid;
 
 	g->deadline = message->deadline;
-	/* Set this even if no child is started: reap() then ends the guardian. */
+	/* Set this even if no child is started, so that reap() ends the guardian. */
 	g->started = true;
 	/* Do not start CMD late: if the guardian was stopped, another holder may already have the lock. */
 	if (le_now() >= g->deadline - lc_reserve(g->command->ttl))

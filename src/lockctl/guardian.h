@@ -1,6 +1,6 @@
 /*
  * guardian.h
- *		The guardian, and its control over the processes of CMD.
+ *		Declares the guardian, and the functions that control the processes of CMD.
  */
 #ifndef GUARDIAN_H
 #define GUARDIAN_H

@@ -20,8 +20,8 @@
 /* Time limit in ms for a client to send its whole request, even if it sends the bytes slowly */
 #define CLIENT_MS 1000
 /*
- * Number of first bytes (the method) and last bytes (the empty line may begin there) that are kept of a
- * request longer than the buffer
+ * Of a request that is longer than the buffer, only the first HEAD bytes (the method) and the last TAIL bytes
+ * (which may begin the empty line) are kept.
  */
 #define HEAD 5
 #define TAIL 3

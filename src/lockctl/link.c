@@ -1,6 +1,6 @@
 /*
  * link.c
- *		lockctl's side of the guardian.
+ *		The part of lockctl that controls the guardian, and gives CMD the terminal.
  */
 #include <assert.h>
 #include <errno.h>
@@ -121,7 +121,7 @@ take_terminal(void)
 
 /*
  * Stops lockctl's group until the shell continues it.  Returns false if the kernel has not stopped the group,
- * as it does when no shell could continue it (ssh -t, docker run -it).
+ * as the kernel does when no shell could continue the group (ssh -t, docker run -it).
  */
 static bool
 stop_group(int signo)
@@ -199,7 +199,7 @@ lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
 }
 
 /*
- * Handles the end of the guardian.  Kills CMD and its descendants, which are lockctl's children now, if any
+ * Handles the end of the guardian.  CMD and its descendants are now lockctl's children.  Kills all of them that
  * still run.
  */
 static void

@@ -27,21 +27,21 @@
 /* Interval at which systemd is asked for more time to start, and the time that is requested, in ms */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
-/* Result of a run that lost its lock; not the exit code of -E, because CMD may exit with the same code */
+/* Result of a run that lost its lock; not an exit code, because CMD may exit with any code */
 #define LOST (-1)
 /* Interval in ms at which lockctl checks whether a stopped CMD can have the terminal, after the shell's fg */
 #define TERMINAL_MS 200
 
 /* --- messages --- */
 
-/* Returns whether to print progress messages: with -v, or on a terminal, because cron would mail them. */
+/* Returns whether to print progress messages: with -v, or on a terminal.  Elsewhere, cron would mail them. */
 static bool
 is_watched(void)
 {
 	return lc_globals.verbosity >= LC_VERBOSE || (lc_globals.verbosity == LC_NORMAL && isatty(STDERR_FILENO));
 }
 
-/* Returns the lock's name for messages, on one line, because systemd parses each line as another variable. */
+/* Returns the lock's name for messages, on one line, because systemd parses each line as a variable. */
 static const char *
 what(const run *r)
 {
@@ -99,8 +99,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * Returns the time at which a wait for an election times out.  Without a first reply, this is answer_by at
- * the earliest.  The library itself times out waits for locks.
+ * Returns the time at which a wait for an election times out.  Before the first reply, this is answer_by at
+ * the earliest.  A wait for a lock times out in the library.
  */
 static int64_t
 wait_ends_at(const run *r)
@@ -175,7 +175,8 @@ step(run *r, bool waiting)
 
 /*
  * Checks that the server accepts --hold-for.  Without this check, an error after CMD would release the lock
- * without --hold-for, and another machine would run CMD again.  A NULL token releases nothing.
+ * without --hold-for, and another machine would run CMD again.  The check passes a NULL token, which releases
+ * nothing.
  */
 static void
 check_hold_for(const run *r)
@@ -276,7 +277,7 @@ wait_for_grant(run *r, le_error *error)
 
 /* --- while the lock is held --- */
 
-/* Sets the signal by which go() ends the program, and returns the exit code that a shell uses for it. */
+/* Makes go() end the program with this signal.  Returns the exit code that a shell uses for the signal. */
 static int
 signaled(run *r, int signo)
 {
@@ -477,8 +478,8 @@ go(run *r)
 	if (r->died == 0 || code != LC_EXIT_SIGNAL + r->died)
 		return code;
 	/*
-	 * Only CMD's group has received the signal of the key; lockctl's group may contain a script that needs
-	 * it, too.
+	 * Only CMD's group has received the signal of a key such as Ctrl-C.  lockctl's group may contain a script
+	 * that needs the signal, too.
 	 */
 	if (r->guardian.interrupted && r->signo != r->died)
 		kill(0, r->died);

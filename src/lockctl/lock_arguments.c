@@ -1,6 +1,6 @@
 /*
  * lock_arguments.c
- *		The arguments of the commands lock and elect.
+ *		Parses the arguments of the commands lock and elect.
  */
 #include <getopt.h>
 #include <limits.h>

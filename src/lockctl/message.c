@@ -15,8 +15,8 @@
 #include "text.h"
 
 /*
- * Prints a message as one line in one write, so that the lines of several processes do not mix.  Escapes it,
- * so that a name cannot begin a new line.
+ * Prints a message as one line in one write, so that the lines of several processes do not mix.  Escapes
+ * control characters, so that a name cannot begin a new line.
  */
 static void
 tell(const char *format, va_list args)

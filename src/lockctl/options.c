@@ -145,7 +145,8 @@ const lc_option lc_global_options[] = {
 };
 
 /*
- * Return values of getopt_long() for --help, and for the first option of a command; the next options follow
+ * Return values of getopt_long() for --help and for the first option of a command; the values of its other
+ * options follow
  */
 #define CODE_HELP 256
 #define CODE_OWN  257

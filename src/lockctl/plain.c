@@ -38,7 +38,7 @@ typedef struct arguments
 		.ttl = -1, .wait = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED                                          \
 	}
 
-/* Checks that there are exactly n words; "words" describes them. */
+/* Checks that there are exactly n words; "words" describes them in the error message. */
 static void
 need(const arguments *a, int n, const char *words)
 {
@@ -122,7 +122,7 @@ give_back(void)
 		PQclear(PQexec(undo_db, undo_query));
 }
 
-/* Prints a value.  If that fails, lockctl exits, and runs query to undo the action.  query may be NULL. */
+/* Prints a value.  If that fails, lockctl exits, and undoes the action with this query (NULL = no undo). */
 static void
 print_or_give_back(PGconn *db, const char *name, const char *value, const char *query)
 {
@@ -202,7 +202,7 @@ lc_acquire(int argc, char **argv)
 		code = a.not_acquired;
 	}
 	else
-		/* With --lease, do not undo: if the lease already held the lock, it gets the same token again. */
+		/* With --lease, do not undo: this would release a lock that the lease has held before. */
 		print_or_give_back(a.db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
 	return finish(&a, code);
 }

@@ -10,8 +10,8 @@
 #include "sql.h"
 
 /*
- * Maximum idle time of a transaction that has acquired or enqueued.  Until it ends, no other transaction is
- * granted the name.
+ * Maximum idle time of a transaction that has acquired a lock or entered a queue.  Until the transaction
+ * ends, no other one is granted the lock.
  */
 #define STANDS_STILL "30 s"
 
@@ -21,8 +21,8 @@
 #define DEAD_ROWS "20000"
 
 /*
- * Ended holds and leases are reported if more than OVER_ROWS of them ended more than OVER_FOR ago; they stay
- * until their names are used again.
+ * Ended holds and leases are reported if more than OVER_ROWS of them ended more than OVER_FOR ago; their rows
+ * stay until their names are used again.
  */
 #define OVER_FOR  "10 min"
 #define OVER_ROWS 1000
@@ -138,7 +138,7 @@ check_transactions(patient *p)
 				lc_format("SELECT pg_terminate_backend(%s), and see idle_in_transaction_session_timeout",
 						  PQgetvalue(result, 0, 0)),
 				"%s", PQgetvalue(result, 0, 1));
-	/* report that there is none, or that this role can see none */
+	/* report that there is no idle transaction, or that this role can see none */
 	else if (all[0] == 't')
 		lc_find(p, GOOD, "transactions", "", "none with locks has been idle for more than " STANDS_STILL);
 	else

@@ -1,6 +1,6 @@
 /*
  * server.h
- *		The server to which a command connects.
+ *		Chooses the server to which a command connects.
  */
 #ifndef SERVER_H
 #define SERVER_H
@@ -18,7 +18,8 @@ extern void lc_choose_shard(const char *const *names, int n);
 
 /*
  * Returns the connection string for the global options; NULL if none of them is given, so that only the
- * environment applies.  With --shards, a shard must have been chosen, or --shard given.
+ * environment applies.  With --shards, the caller must have called lc_choose_shard(), unless --shard is
+ * given.
  */
 extern char *lc_conninfo(void);
 

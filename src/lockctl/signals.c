@@ -30,7 +30,7 @@ static bool handled[NSIGNALS]; /* the signal was not ignored when the program st
 static bool pipe_ignored;
 static sigset_t old_mask, read_set;
 
-/* Ends the program by a signal with its default effect, because shells check which signal ended a command. */
+/* Lets a signal end the program by its default action: shells check which signal has ended a command. */
 static void
 end(int signo)
 {

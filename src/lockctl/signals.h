@@ -18,7 +18,7 @@ extern int lc_signals_next(int fd);
 extern void lc_signals_add(int fd, int signo);
 /* Unblocks a signal, so that it takes effect immediately again. */
 extern void lc_signals_allow(int signo);
-/* Ends the program by this signal, so that a shell loop or script notices the interruption. */
+/* Ends the program with this signal, so that a shell loop or script notices the interruption. */
 extern void lc_signals_die(int signo) __attribute__((noreturn));
 /* Restores the signal handling with which the program was started.  Called in a child before exec(). */
 extern void lc_signals_restore(void);

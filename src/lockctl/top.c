@@ -1,6 +1,6 @@
 /*
  * top.c
- *		Locks, queues and rates, on a full screen, or one line per interval.
+ *		Shows locks, queues and rates, on a full screen, or in one line per interval.
  *
  * The server sorts the rows, and sends only those that the screen shows, so
  * that a million locks need not cross the network every two seconds.
@@ -225,7 +225,7 @@ take_rates(top *t, const PGresult *result)
 	t->manager = (int) number(result, 0, "manager_pid");
 }
 
-/* Reads the counters, and height rows of the view.  Returns false and sets the message if a query fails. */
+/* Reads the counters, and "height" rows of the view.  Returns false and sets the message if a query fails. */
 static bool
 look(top *t, int height)
 {

@@ -11,8 +11,8 @@
 #include "sql.h"
 
 /*
- * Shows a view, or its rows with a name.  JSON and CSV have all columns; a table has those that fit on a
- * screen.  Returns LC_EXIT_FAILED if there is no row with that name.
+ * Shows a view, or only the rows that have the given name.  JSON and CSV have all columns; a table has those
+ * that fit on a screen.  Returns LC_EXIT_FAILED if there is no row with that name.
  */
 static int
 show(int argc, char **argv, const char *view, const char *columns, const char *key, const char *order)
