@@ -56,7 +56,7 @@ static struct
 /* A command that needs a database without other sessions */
 typedef struct LeDatabaseCommand
 {
-	const char *name; /* name of that database */
+	const char *name; /* name of the database */
 	bool copy;        /* the command copies the database, which needs fewer privileges */
 	bool force;       /* the command terminates other sessions */
 	bool drop;

@@ -110,19 +110,19 @@
 typedef struct LeTarget
 {
 	Oid dboid;          /* hash key */
-	TransactionId xmin; /* xmin of its pg_database row */
+	TransactionId xmin; /* xmin of the database's row in pg_database */
 	NameData name;
 	bool connectable;
 	bool seen; /* the current scan has found the database */
 
 	bool due;                       /* start a manager, as a probe or a replacement, even if none is wanted */
 	bool ran;                       /* a manager of the database has been RUNNING */
-	bool entry_missed;              /* the last attempt found no free entry, and logged that */
+	bool entry_missed;              /* the last start of a manager found no free entry, and logged this */
 	LeTime complain_at;             /* earliest time of the next message about max_worker_processes */
 	bool tracked;                   /* the database had a worker at the last check */
 	BackgroundWorkerHandle *handle; /* handle of the worker; NULL: no worker, or an adopted one */
 	LeTime started_at;
-	LeTime retry_at; /* earliest time of the next start */
+	LeTime retry_at; /* earliest time of the next start of a manager */
 	LeTime backoff_us;
 } LeTarget;
 

@@ -1,6 +1,6 @@
 /*
  * shared/channel.c
- *		The names of the channels on which hints are sent.
+ *		Computes the names of the channels on which hints are sent.
  */
 #include "postgres.h"
 

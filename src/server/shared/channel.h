@@ -1,6 +1,6 @@
 /*
  * shared/channel.h
- *		The names of the channels on which hints are sent.
+ *		Computes the names of the channels on which hints are sent.
  */
 #ifndef LE_CHANNEL_H
 #define LE_CHANNEL_H

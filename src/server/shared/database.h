@@ -1,7 +1,7 @@
 /*
  * shared/database.h
- *		Database entries: the manager of each database, and the rules for starting
- *		and stopping it.
+ *		Declares database entries: the state of the manager of each database, and the rules for starting and
+ *		stopping the manager.
  *
  * The launcher, the managers, sessions and commands such as DROP DATABASE all change entries, but only through
  * the functions below, which assert the old state first.
@@ -35,8 +35,8 @@ typedef enum LeDbState
 typedef enum LeDbExit
 {
 	LE_EXIT_NONE = 0,     /* there was no worker, or the last one was asked to leave */
-	LE_EXIT_NO_EXTENSION, /* start the next one only if it is wanted */
-	LE_EXIT_ERROR,        /* start the next one after a back-off */
+	LE_EXIT_NO_EXTENSION, /* the extension is missing: start the next worker only if it is wanted */
+	LE_EXIT_ERROR,        /* the worker failed: start the next one after a back-off */
 	LE_EXIT_NO_WORKER     /* a worker could not be registered: retry after a back-off */
 } LeDbExit;
 
@@ -48,7 +48,7 @@ typedef struct LeDurationCounters
 
 typedef struct LeCounters
 {
-	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* indexed by LeCommandType */
+	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* number of requests, by LeCommandType */
 	pg_atomic_uint64 grants;
 	pg_atomic_uint64 waits;
 	pg_atomic_uint64 handoffs;
@@ -56,9 +56,9 @@ typedef struct LeCounters
 	pg_atomic_uint64 timeouts;
 	pg_atomic_uint64 undone;
 	pg_atomic_uint64 elected;
-	pg_atomic_uint64 batches; /* batches with something to write */
+	pg_atomic_uint64 batches; /* number of batches that had changes to write */
 	pg_atomic_uint64 failed_batches;
-	pg_atomic_uint64 key_violations; /* batches that failed because a unique key was violated */
+	pg_atomic_uint64 key_violations; /* number of batches that failed because of a violated unique key */
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
 	pg_atomic_uint64 flushes;
@@ -82,7 +82,7 @@ typedef struct LeHint
 	int64 token;     /* token of the granted place, term of the election, or number of the lease */
 	uint64 sequence; /* number of this hint in the database */
 	int64 change;    /* number of the election's change; 0 = not an election */
-	int64 previous;  /* number of the previous change of that election */
+	int64 previous;  /* number of the previous change of the same election */
 	uint8 how;       /* LeHow of the change; 0 = a queue place was granted */
 	uint8 kind;      /* LeKind, or LE_HINT_LEASE (then there is no name) */
 	uint16 name_len;
@@ -141,8 +141,8 @@ typedef struct LeDatabase
 	pg_atomic_uint32 running;  /* 1: state is RUNNING; for readers without the lock */
 	pg_atomic_uint32 loading;  /* 1: the worker is reading the tables, and is not RUNNING yet */
 	pg_atomic_uint32 fences;   /* number of transactions that hold, or are taking, fences */
-	pg_atomic_uint64 revision; /* the next revision, for views */
-	pg_atomic_uint64 memory;   /* memory used by the state in bytes, for views */
+	pg_atomic_uint64 revision; /* the next revision; only for views */
+	pg_atomic_uint64 memory;   /* memory that the state uses, in bytes; only for views */
 	pg_atomic_uint64 locks;
 	pg_atomic_uint64 held; /* number of holders and of entries in queues */
 	pg_atomic_uint64 queued;
@@ -159,9 +159,9 @@ typedef struct LeDatabase
 	 * for health(): the first commit that is still unconfirmed although its session has stopped waiting for
 	 * standbys; see backend/durability.c
 	 */
-	pg_atomic_uint64 unconfirmed_since; /* start of its wait, by le_clock(); 0 = none; written last */
+	pg_atomic_uint64 unconfirmed_since; /* start of the wait, by le_clock(); 0 = none; written last */
 	pg_atomic_uint64 unconfirmed_lsn;
-	pg_atomic_uint32 unconfirmed_mode; /* mode of that wait: SYNC_REP_WAIT_WRITE, ..FLUSH or ..APPLY */
+	pg_atomic_uint32 unconfirmed_mode; /* mode of the wait: SYNC_REP_WAIT_WRITE, ..FLUSH or ..APPLY */
 	LeCounters counters;
 	uint32 epochs[LE_EPOCH_WORDS]; /* see core/epoch.h; written by the manager's core */
 	LeHintRing ring;

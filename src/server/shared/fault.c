@@ -1,10 +1,10 @@
 /*
  * shared/fault.c
- *		The actions of a process that passes a fault point, see shared/fault.h.
+ *		Carries out the action of a fault point that a process reaches, see shared/fault.h.
  *
  * A table in shared memory has an entry for each point that was passed or set since the server started; a
- * server crash empties the table.  The functions that control it are not part of the extension: a test
- * creates them, which only a superuser can do.
+ * server crash empties the table.  The functions that control this table are not part of the extension: a
+ * test creates them, which only a superuser can do.
  *
  *	le_fault_set(point text, action text, ms int, skip int, times int, pid int)
  *		action: sleep (for ms), error, fatal, kill, wait (until released).
@@ -68,7 +68,7 @@ typedef struct LeFaultEntry
 	LeFaultAction action;
 	int ms;
 	int skip;
-	int times; /* number of hits that act; 0 = unlimited */
+	int times; /* number of hits that carry out the action; 0 = unlimited */
 	int acted;
 	int pid;           /* pid of the process whose hits count; 0 = any process */
 	int64 hits;        /* number of hits by the processes that pid selects */

@@ -1,7 +1,7 @@
 /*
  * shared/fault.h
- *		Fault points: named points in the code where a test can make the server
- *		sleep, wait, fail or die.  They exist only in a build for tests (make LE_FAULTS=1).
+ *		Declares fault points: named points in the code where a test can make the server sleep, wait, fail or
+ *		die.  They exist only in a build for tests (make LE_FAULTS=1).
  *
  * LE_FAULT() marks a point where the surrounding code can handle an ERROR.  LE_FAULT_NOFAIL() marks a point
  * in code that must not fail once it has begun: a test can delay or kill a process there, but an error that

@@ -1,6 +1,6 @@
 /*
  * shared/flush_delay.c
- *		Group commit: how long a flusher delays its flush, see shared/flush_delay.h.
+ *		Group commit: delays a flush, so that more sessions share it, see shared/flush_delay.h.
  */
 #include "postgres.h"
 

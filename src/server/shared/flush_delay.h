@@ -1,7 +1,6 @@
 /*
  * shared/flush_delay.h
- *		Group commit: how long a flusher delays its flush, so that more sessions
- *		share it.
+ *		Group commit: delays a flush, so that more sessions share it.
  *
  * PostgreSQL has the settings commit_delay and commit_siblings for this; lock_election measures both values
  * instead.  All sessions that a flush has served (its group) continue at the same time.  Without a delay, the

@@ -1,6 +1,6 @@
 /*
  * shared/library_version.h
- *		The version of this library and of the SQL that calls it.
+ *		Handles different versions of this library and of the SQL that calls it.
  *
  * A package contains both.  But the server loads the library when it starts, and a database contains the SQL
  * that CREATE EXTENSION or ALTER EXTENSION UPDATE last ran in it.  So either of the two can be older than the

@@ -1,6 +1,6 @@
 /*
  * shared/mailbox.c
- *		The mailboxes of sessions, and the stacks of linked mailboxes.
+ *		Implements the mailboxes of sessions, and the stacks of linked mailboxes.
  *
  * shared/shmem.h has the protocol.  The backend's side is backend/session_request.c,
  * session_mailbox.c and pending.c, the manager's is manager/take.c and manager/batch.c.

@@ -1,7 +1,7 @@
 /*
  * shared/page_format.h
- *		Pages of the live state, for views.  Each request reads a single page, so that a view over a million
- *		locks never delays a grant for long.
+ *		Defines the pages of the live state that views read.  Each request reads a single page, so that a view
+ *		over a million locks never delays a grant for long.
  */
 #ifndef LE_PAGE_FORMAT_H
 #define LE_PAGE_FORMAT_H

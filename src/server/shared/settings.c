@@ -1,6 +1,6 @@
 /*
  * shared/settings.c
- *		The settings of lock_election.
+ *		Defines the settings of lock_election.
  */
 #include "postgres.h"
 

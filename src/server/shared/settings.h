@@ -1,6 +1,6 @@
 /*
  * shared/settings.h
- *		The settings of lock_election.
+ *		Declares the settings of lock_election.
  *
  * The name of a duration ends with its unit: _ms, as in most settings and in PostgreSQL's timeouts, or _min
  * for the retention of the history.  Everywhere else in core and server, a duration is a LeTime, in

@@ -1,6 +1,6 @@
 /*
  * shared/shmem.h
- *		Shared memory of backends, managers and the launcher.
+ *		Declares the shared memory of backends, managers and the launcher.
  *
  * A client has several names, depending on the point of view:
  *
@@ -82,7 +82,7 @@ typedef enum LeRequestType
 	LE_REQUEST_COMMAND = 1, /* one core command */
 	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page_format.h */
 	LE_REQUEST_LEADER,      /* a CHECK of the current leader of an election */
-	LE_REQUEST_CHANGES,     /* asks for the LSN of the newest visible change of an election */
+	LE_REQUEST_CHANGES,     /* a query of the LSN of the newest visible change of an election */
 	LE_REQUEST_SYNC         /* lease_sync(): a KEEP_ALIVE with a body, see shared/sync_format.h */
 } LeRequestType;
 
@@ -102,9 +102,9 @@ typedef struct LeTextSpan
 typedef struct LePageCursor
 {
 	int64 index; /* index of the lock or lease; -1: no more pages */
-	int64 last;  /* last listed item of that lock: a waiter's token, or (-1 - slot) of a holder; 0 = none */
-	int64 token; /* token of that item */
-	uint32 position; /* position of that waiter in its queue; 0: the item is a holder */
+	int64 last;  /* last listed item of the lock: a waiter's token, or (-1 - slot) of a holder; 0 = none */
+	int64 token; /* token of the last listed item */
+	uint32 position; /* position of the last listed waiter in its queue; 0: the item is a holder */
 } LePageCursor;
 
 /* A release that takes effect at the commit of its transaction. */
@@ -128,14 +128,14 @@ typedef struct LeReleaseItem
 
 typedef struct LeReleases
 {
-	dsm_handle segment; /* DSM_HANDLE_INVALID: the items are in data */
+	dsm_handle segment; /* segment with the items; DSM_HANDLE_INVALID: they are in data */
 	uint32 len;
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* value of lock_election.durable_release */
 	bool async;  /* true: release_lock() has returned, and COMMIT does not wait; false: COMMIT waits */
 	uint32 done; /* written by the manager: bytes of the items that are applied and committed */
-	uint64 lsn;  /* written by the manager: LSN of these items; 0: none of them has to be durable */
+	uint64 lsn;  /* written by the manager: LSN of the applied items; 0: none of them has to be durable */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
@@ -191,7 +191,7 @@ typedef struct LeMailbox
 			LePageCursor from; /* position at which the page begins */
 		} page;                /* PAGE: the page to return */
 	};
-	LeTextSpan name;  /* COMMAND, LEADER; PAGE: list only this lock */
+	LeTextSpan name;  /* COMMAND, LEADER: the name; PAGE: list only this lock */
 	LeTextSpan owner; /* COMMAND */
 	LeTextSpan value;
 	LeTextSpan acquirer;  /* COMMAND: only for ACQUIRE */
@@ -203,7 +203,7 @@ typedef struct LeMailbox
 	uint32 sync_items;    /* SYNC: number of items */
 	LeTime posted_at;
 	pg_atomic_uint64 confirming_since; /* start of a wait for a standby, by le_clock(); 0 = none */
-	bool confirming_replay;            /* that wait lasts until the standby has replayed the commit */
+	bool confirming_replay;            /* the wait for the standby lasts until it has replayed the commit */
 	LeReleases releases;               /* owned by the manager while LE_MAIL_RELEASED is set */
 
 	/* --- written by the process that links the mailbox --- */
@@ -232,8 +232,8 @@ typedef struct LeMailbox
 	LeTime reply_as_of; /* time at which the durations in the reply begin, by le_clock() */
 	int sqlstate;       /* 0 = no error; otherwise the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 answer_at;  /* offset in the payload of a page, news, a leader's candidate or deadlock details */
-	uint32 answer_len; /* length of that data in bytes */
+	uint32 answer_at;  /* payload offset of the page, the news, the candidate or the deadlock details */
+	uint32 answer_len; /* length in bytes of the data at answer_at */
 
 	/* the texts of a request or, later, of its reply */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
@@ -248,7 +248,7 @@ typedef struct LeProcess
 	/* --- see shared/flush.h --- */
 	pg_atomic_uint32 present;      /* 1: the process can be named the flusher */
 	pg_atomic_uint32 flush_linked; /* 1: the process is in the stack of waiting processes */
-	uint32 flush_next;             /* next process in that stack: proc number + 1; 0 = end */
+	uint32 flush_next;             /* next process in the stack: proc number + 1; 0 = end */
 	uint32 flush_round;            /* number of the last flush that served this process */
 	uint64 flush_lsn;              /* LSN up to which this process needs the WAL flushed */
 } LeProcess;
@@ -266,8 +266,8 @@ typedef struct LeFlush
 	pg_atomic_uint32 delaying;   /* proc number + 1 of a flusher that delays its flush; 0 = none */
 	pg_atomic_uint32 took_us;    /* smoothed duration of a flush, in microseconds */
 	pg_atomic_uint32 last_group; /* number of sessions that the last flush served */
-	pg_atomic_uint32 expected;   /* number of sessions expected next: those of the last two groups */
-	pg_atomic_uint32 undelayed;  /* number of flushes, from the next one on, that are not delayed */
+	pg_atomic_uint32 expected;   /* number of sessions expected next: the union of the last two groups */
+	pg_atomic_uint32 undelayed;  /* number of the next flushes that are not delayed */
 	pg_atomic_uint32 backoff;    /* value to which undelayed was last set */
 	pg_atomic_uint64 ended_at;   /* end of the last flush, by le_clock() */
 } LeFlush;

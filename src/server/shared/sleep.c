@@ -1,6 +1,6 @@
 /*
  * shared/sleep.c
- *		How a process sleeps, and how others wake it up, see shared/sleep.h.
+ *		Lets a process sleep until another process wakes it up, see shared/sleep.h.
  */
 #include "postgres.h"
 

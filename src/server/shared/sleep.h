@@ -1,6 +1,6 @@
 /*
  * shared/sleep.h
- *		How a process sleeps, and how others wake it up.
+ *		Lets a process sleep until another process wakes it up.
  *
  * Setting a latch costs a signal, and sleeping on a latch costs an epoll_wait() and a read().  So every
  * process also has a bell: a futex, which costs one system call on each side.  The sleeper:

@@ -1,6 +1,6 @@
 /*
  * shared/sync_format.h
- *		The request that lease_sync() sends to the manager, and the reply to it.
+ *		Defines the request that lease_sync() sends to the manager, and the reply to it.
  *
  * The body of the request (see shared/names.h) consists of:
  *
@@ -98,7 +98,7 @@ typedef struct LeNewsItem
 	uint16 name_len;
 	uint8 owner_len;
 	uint8 kind;
-	uint8 ending; /* LeEnd: how it was lost or will be lost; LE_END_NONE = not lost */
+	uint8 ending; /* LeEnd: how the item was lost or will be lost; LE_END_NONE = not lost */
 	bool granted; /* true: the item is a holder, which was evicted if "ending" is set; false: a place */
 	bool has_owner;
 } LeNewsItem;

@@ -1,6 +1,6 @@
 /*
  * shared/words.c
- *		The words that messages, views and notifications use.
+ *		Returns the words that messages, views and notifications use.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * shared/words.h
- *		The words that messages, views and notifications use.
+ *		Returns the words that messages, views and notifications use.
  */
 #ifndef LE_WORDS_H
 #define LE_WORDS_H

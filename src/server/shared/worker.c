@@ -1,6 +1,6 @@
 /*
  * shared/worker.c
- *		Common code of the background workers of lock_election.
+ *		Contains the common code of the background workers of lock_election.
  */
 #include "postgres.h"
 

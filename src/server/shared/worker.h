@@ -1,7 +1,7 @@
 /*
  * shared/worker.h
- *		Common code of lock_election's background workers: registration, names in messages, and protection
- *		from settings of databases and roles.
+ *		Declares the common code of lock_election's background workers: registration, names in messages, and
+ *		protection from settings of databases and roles.
  */
 #ifndef LE_WORKER_H
 #define LE_WORKER_H

@@ -1,6 +1,6 @@
 /*
  * sql/sql_advisory.c
- *		SQL functions for locks of PostgreSQL's own lock manager, by name.
+ *		Implements the SQL functions for locks of PostgreSQL's own lock manager, by name.
  *
  * These are advisory locks like those of pg_advisory_lock(), but with a separate key space, so that they
  * never conflict with keys that the application uses.  They need neither shared memory nor a manager, so they

@@ -1,6 +1,7 @@
 /*
  * sql/sql_calls.c
- *		SQL functions that do the same for a lock, for several locks, for a permit, or for an election.
+ *		Defines the SQL functions that do the same for a lock, for several locks, for a permit, or for an
+ *		election.
  *
  * The SQL name of a function is its C name without the prefix.  The comments in the extension script describe
  * the functions.

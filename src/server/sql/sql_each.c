@@ -1,7 +1,7 @@
 /*
  * sql/sql_each.c
- *		SQL functions that acquire, enqueue or release many locks in one request, each independently of the
- *		others.
+ *		Implements the SQL functions that acquire, enqueue or release many locks in one request, each
+ *		independently of the others.
  */
 #include "postgres.h"
 

@@ -1,7 +1,7 @@
 /*
  * sql/sql_election.c
- *		SQL functions for leader election.  Elections are locks with a separate namespace.  The holder is the
- *		leader; its value, the candidate text, can be changed.
+ *		Implements the SQL functions for leader election.  Elections are locks with a separate namespace.  The
+ *		holder is the leader; its value, the candidate text, can be changed.
  */
 #include "postgres.h"
 

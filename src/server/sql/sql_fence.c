@@ -1,6 +1,6 @@
 /*
  * sql/sql_fence.c
- *		SQL functions for fences, and for triggers that guard tables.
+ *		Implements the SQL functions for fences, and for triggers that guard tables.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * sql/sql_history.c
- *		SQL functions for the observers of an election.
+ *		Implements the SQL functions for the observers of an election.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * sql/sql_lease.c
- *		SQL functions for leases and permits.
+ *		Implements the SQL functions for leases and permits.
  */
 #include "postgres.h"
 

@@ -85,7 +85,7 @@ raise_other_role(const LeCommand *cmd)
 typedef struct Sought
 {
 	int64 token;
-	int pid; /* process of the connection that acquired; 0 = unknown */
+	int pid; /* process of the connection that acquired the lock; 0 = unknown */
 } Sought;
 
 static void
@@ -566,8 +566,8 @@ le_held(FunctionCallInfo fcinfo, LeKind kind)
 
 typedef struct Holders
 {
-	bool denied;  /* the caller may not act on some of the holders' roles */
-	bool managed; /* the caller may act on some of the holders' roles */
+	bool denied;  /* the caller may not manage some of the holders */
+	bool managed; /* the caller may manage some of the holders */
 	List *roles;  /* roles of the holders, without duplicates */
 	int ntokens;
 	int64 tokens[MAX_FENCED];
@@ -590,7 +590,7 @@ collect_holder(void *arg, const LePageItem *item)
 
 /*
  * Writes the caller's rights on the holders of a name to the command.  For members of pg_signal_backend, sets
- * any_role; otherwise lists the caller's role and those of the holders' roles of which it is a member.
+ * any_role; otherwise lists the caller's role, and all roles of holders of which the caller is a member.
  */
 static void
 collect_rights(LeCommand *cmd, Holders *holders)

@@ -1,6 +1,6 @@
 /*
  * sql/sql_queue.c
- *		SQL functions that wait without blocking a connection.
+ *		Implements the SQL functions that wait without blocking a connection.
  */
 #include "postgres.h"
 

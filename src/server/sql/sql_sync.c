@@ -58,8 +58,8 @@ enum
 typedef struct Asked
 {
 	int32 number;
-	uint32 first; /* index of its first LeSyncSpec */
-	uint32 names; /* number of its LeSyncSpecs; 0 = the item was not sent */
+	uint32 first; /* index of the item's first LeSyncSpec */
+	uint32 names; /* number of the item's LeSyncSpecs; 0 = the item was not sent */
 	ErrorData *error;
 } Asked;
 

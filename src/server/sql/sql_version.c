@@ -1,6 +1,7 @@
 /*
  * sql/sql_version.c
- *		SQL functions for optimistic locking with versions, either of keys or of the rows of a table.
+ *		Implements the SQL functions for optimistic locking with versions, either of keys or of the rows of a
+ *		table.
  *
  * A key is stored in an ordinary row of a table, too, and the caller's transaction itself writes this row.  So
  * these functions need neither a manager nor shared_preload_libraries.

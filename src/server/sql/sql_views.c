@@ -1,6 +1,6 @@
 /*
  * sql/sql_views.c
- *		Functions behind the views of schema lock_election.
+ *		Implements the functions behind the views of schema lock_election.
  *
  * Every role may see names and states, and also leaders and their terms.  To see the details of a holder
  * (owner, token, connection), a role must be a member of the holder's role or of pg_read_all_stats.
