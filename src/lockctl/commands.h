@@ -1,6 +1,6 @@
 /*
  * commands.h
- *		The commands.  Each function returns the exit code.
+ *		Declares the commands.  Each function returns the exit code.
  */
 #ifndef COMMANDS_H
 #define COMMANDS_H

@@ -288,8 +288,8 @@ check_waits(patient *p)
 		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
 		"ORDER BY acquired_at LIMIT 1) l ON true";
 	/*
-	 * a long wait of a candidate is normal, unless the leader has no connection, and leads only because its
-	 * TTL has not ended
+	 * candidates normally wait for a long time; report only those that wait for a leader without a
+	 * connection, because it leads until its TTL ends
 	 */
 	static const char leaders[] =
 		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "

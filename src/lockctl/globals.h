@@ -1,6 +1,6 @@
 /*
  * globals.h
- *		Exit codes and global options.
+ *		Declares exit codes and global options.
  *
  * The functions of a file are declared in the header of the same name, with
  * these exceptions: commands.h declares the commands, server.h declares shards.c

@@ -1,6 +1,6 @@
 /*
  * help.c
- *		The --help texts of lockctl and of each command.
+ *		Prints the --help texts of lockctl and of each command.
  */
 #include "help.h"
 

@@ -1,6 +1,6 @@
 /*
  * help.h
- *		The --help texts.
+ *		Prints the --help texts.
  */
 #ifndef HELP_H
 #define HELP_H

@@ -1,6 +1,6 @@
 /*
  * http.h
- *		An HTTP server that reports whether this process leads.
+ *		Declares an HTTP server that reports whether this process leads.
  */
 #ifndef HTTP_H
 #define HTTP_H

@@ -1,6 +1,6 @@
 /*
  * lock.c
- *		The commands lock and elect: wait, run CMD, and release.
+ *		Implements the commands lock and elect: they wait, run CMD, and release.
  */
 #include "lock.h"
 

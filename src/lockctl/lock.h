@@ -1,6 +1,6 @@
 /*
  * lock.h
- *		The state of one run of lockctl lock or elect.
+ *		Declares the state of one run of lockctl lock or elect.
  */
 #ifndef LOCK_H
 #define LOCK_H

@@ -144,7 +144,7 @@ check_times(run *r)
 
 	if (r->ttl == 0)
 		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
-	if (r->ttl < r->hold_for) /* so that the name stays closed even if this process is killed */
+	if (r->ttl < r->hold_for) /* the TTL keeps the name closed if this process is killed */
 		r->ttl = r->hold_for < LC_TTL_MAX ? r->hold_for : LC_TTL_MAX;
 	if (r->command != NULL && r->ttl < TTL_MIN)
 		lc_usage("--ttl is %d ms: to end a command in time, it must be at least %d ms", r->ttl, TTL_MIN);

@@ -1,6 +1,6 @@
 /*
  * main.c
- *		lockctl: locks and leader election in PostgreSQL, for the shell.
+ *		The main program of lockctl: locks and leader election in PostgreSQL, for the shell.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /*
  * memory.h
- *		Memory, copies of texts, and query results, which callers do not free
- *		one by one.
+ *		Manages memory, copies of texts, and query results.  Callers do not free them one by one.
  *
  * Everything is kept until the program ends, except in long-running loops: each
  * round of a loop begins with lc_mark(), and ends with lc_free_since().  Not

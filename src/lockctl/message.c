@@ -1,6 +1,6 @@
 /*
  * message.c
- *		Messages to the user.
+ *		Prints messages to the user.
  */
 #include "message.h"
 

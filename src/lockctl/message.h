@@ -1,6 +1,6 @@
 /*
  * message.h
- *		Messages to the user.
+ *		Prints messages to the user.
  */
 #ifndef MESSAGE_H
 #define MESSAGE_H

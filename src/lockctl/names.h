@@ -1,6 +1,6 @@
 /*
  * names.h
- *		Names of locks.
+ *		Checks the names of locks, and passes them to CMD.
  */
 #ifndef NAMES_H
 #define NAMES_H

@@ -19,7 +19,7 @@ typedef enum lc_type
 
 	/* with a value */
 	LC_TEXT,
-	LC_APPEND,   /* appends a text to an array; "to" points to the pointer to its next element */
+	LC_APPEND,   /* appends a text to an array; "to" points to the pointer to the next element */
 	LC_DURATION, /* an int, in ms */
 	LC_INT,
 	LC_INT64,

@@ -1,6 +1,6 @@
 /*
  * plain.c
- *		Single steps for scripts: acquire, renew, release, held, lease.
+ *		Implements single steps for scripts: acquire, renew, release, held, lease.
  */
 #include <limits.h>
 #include <poll.h>

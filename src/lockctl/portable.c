@@ -1,6 +1,6 @@
 /*
  * portable.c
- *		doctor's checks for the portable edition.
+ *		Runs doctor's checks for the portable edition.
  */
 #include <stdlib.h>
 #include <string.h>

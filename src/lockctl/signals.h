@@ -1,6 +1,6 @@
 /*
  * signals.h
- *		Signals that are forwarded to CMD, or end a wait.
+ *		Handles the signals that are forwarded to CMD, or end a wait.
  */
 #ifndef SIGNALS_H
 #define SIGNALS_H

@@ -1,6 +1,6 @@
 /*
  * sql.c
- *		Connections, queries and their output.
+ *		Connects to the server, runs queries, and prints their results.
  */
 #include "sql.h"
 

@@ -1,6 +1,6 @@
 /*
  * sql.h
- *		Connections, queries and their output.
+ *		Connects to the server, runs queries, and prints their results.
  */
 #ifndef SQL_H
 #define SQL_H

@@ -1,7 +1,7 @@
 /*
  * watch.c
- *		Prints changes.  watch reads the locks at intervals; elect --listen
- *		observes an election, and misses no change.
+ *		Prints changes.  The command watch reads the locks at intervals; elect --listen observes an election,
+ *		and misses no change.
  */
 #include <limits.h>
 #include <poll.h>
