@@ -166,8 +166,8 @@ stopped(lc_guardian *guardian, int signo)
 }
 
 /*
- * Gives the terminal to CMD if CMD waits for it and lockctl's group has it.  This must be polled, because the
- * shell's fg sends no signal to a job that the shell has not stopped.
+ * Gives the terminal to CMD if CMD waits for it and lockctl's group has it.  The caller must poll, because
+ * the shell's fg sends no signal to a job that the shell has not stopped.
  */
 static void
 look_for_terminal(lc_guardian *guardian)
@@ -287,7 +287,7 @@ lc_guardian_kill(lc_guardian *guardian)
 	lc_cgroup_kill();
 	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
 		return;
-	/* No descendant is left.  Kill the guardian, because a stopped guardian would not report that. */
+	/* No descendant is left.  Kill the guardian, because a stopped guardian would not report LC_GONE. */
 	guardian->killed = true;
 	kill(guardian->pid, SIGKILL);
 }

@@ -302,7 +302,8 @@ end_now(arguments *a)
 }
 
 /*
- * Evicts the holders (release --force).  They keep the lock until they release it, or until their deadline.
+ * Evicts the holders (release --force).  Evicted holders keep the lock until they release it, or until their
+ * deadline.
  */
 static int
 evict(arguments *a)

@@ -26,7 +26,7 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 
 #define NSIGNALS (sizeof(signals) / sizeof(signals[0]))
 
-static bool handled[NSIGNALS]; /* the signal was not ignored when the program started */
+static bool handled[NSIGNALS]; /* signals that were not ignored when the program started */
 static bool pipe_ignored;
 static sigset_t old_mask, read_set;
 

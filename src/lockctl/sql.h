@@ -44,9 +44,8 @@ extern bool lc_take_schema(const PGresult *result);
 	"OPERATOR(pg_catalog.=) 'edition'"
 extern bool lc_is_portable(PGconn *db);
 /*
- * Query for the counters of the portable edition, in one row.  They are table
- * statistics, so they include changes that were rolled back, and count the
- * renewals of one lease_sync() as one.
+ * Query for the counters of the portable edition, in one row.  The counters are table statistics, so they
+ * include changes that were rolled back, and count all renewals of one lease_sync() as one.
  */
 #define LC_PORTABLE_STAT                                                                                     \
 	"SELECT l.held, w.waiting, w.oldest_wait, t.grants, t.releases, t.renewals, t.waits, t.dead_rows, "      \

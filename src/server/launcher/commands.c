@@ -68,8 +68,8 @@ typedef struct LeDatabaseCommand
 /*
  * A command that needs a database without other sessions takes these steps:
  *
- *	1.	It sets reserved_by to this process.  From now on no manager is started.  This is harmless, so it is
- *		done even if the command is going to fail.
+ *	1.	It sets reserved_by to this process.  From now on no manager is started.  This step is harmless, so it
+ *		is taken even if the command is going to fail.
  *	2.	If no client is connected to the database, or if the command terminates the clients' sessions (FORCE),
  *		it sets "leave" and waits until the worker's process has ended.  Otherwise the command is likely to
  *		fail, so it does not disturb the connected clients.  But PostgreSQL waits 5 s for clients

@@ -82,8 +82,8 @@
 #define LE_PROBES_MAX 3
 
 /*
- * Delay of the next start after an error.  It doubles with each error, and is reset when a worker has lived
- * for LE_BACKOFF_RESET.
+ * Delay of the next start after an error.  The delay doubles with each error, and is reset when a worker has
+ * lived for LE_BACKOFF_RESET.
  */
 #define LE_BACKOFF_MIN   (100 * LE_MS)
 #define LE_BACKOFF_MAX   (10 * LE_SECOND)
@@ -256,8 +256,8 @@ worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
 
 	/*
-	 * The handle is lost, because an earlier launcher has started the worker.  Once the worker runs, it
-	 * reports its exit itself.
+	 * The handle is lost, because an earlier launcher has started the worker.  A worker that has started
+	 * reports its own exit.
 	 */
 	return db->worker_pid == 0 && now - target->started_at > LE_ADOPT_TIMEOUT;
 }

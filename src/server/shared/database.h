@@ -192,10 +192,10 @@ extern LeDatabase *le_database_find(Oid dboid, bool create);
 /* IDLE -> STARTING: called before the launcher registers a worker. */
 extern void le_database_starting(LeDatabase *db);
 
-/* Returns whether an ended session has left mail for a manager.  Requires that no session is attached. */
+/* Returns whether an ended session has left mail for a manager.  There must be no attached session. */
 extern bool le_database_has_mail(LeDatabase *db);
 
-/* IDLE -> FREE: called when the entry is no longer needed.  Requires that no session is attached. */
+/* IDLE -> FREE: called when the entry is no longer needed.  There must be no attached session. */
 extern void le_database_free(LeDatabase *db);
 
 /* --- called by the worker --- */

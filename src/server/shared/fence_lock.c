@@ -63,8 +63,8 @@ le_fence_pids(int64 token, int signo)
 
 	/*
 	 * 1. While ProcArrayLock is held, no process exits, and no transaction with an id ends.  A transaction
-	 * without an id may end after it was found.  Then it no longer holds the fence, and its process must not
-	 * get the signal.
+	 * without an id may end after GetLockConflicts() has found it.  Such a transaction no longer holds the
+	 * fence, and its process must not get the signal.
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);

@@ -353,8 +353,8 @@ le_flush_turn(const LeMailbox *box, LeTime until)
 
 /*
  * Sleeps until the WAL is flushed up to the reply's LSN.  Flushes for all waiting processes if this process
- * is named the flusher.  Flushes by itself if it is no longer in the stack, because no other process would
- * wake it up.  After LE_FLUSH_PATIENCE it also flushes by itself, and replaces the flusher.
+ * is named the flusher.  If this process is no longer in the stack, no other process would wake it up, so it
+ * flushes by itself.  After LE_FLUSH_PATIENCE it also flushes by itself, and replaces the flusher.
  */
 void
 le_flush_wait(const LeMailbox *box)

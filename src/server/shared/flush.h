@@ -10,8 +10,8 @@
  *		because it has one WAL.
  *	2.	At the end of the batch, unless a flush is under way, the manager names one of these processes the
  *		flusher, and wakes up only that process.
- *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack all processes whose LSN is now
- *		flushed, including some that were linked during the flush, and wakes them up.  If other processes
+ *	3.	The flusher flushes the WAL up to "wanted".  It removes from the stack all processes whose LSN is now
+ *		flushed, and wakes them up.  Some of them may have been linked during the flush.  If other processes
  *		remain, it first names one of them the next flusher; otherwise there is no flusher.
  *	4.	Only a process that is "present" can be named.  A process is present from the posting of its request
  *		until it has the reply or has given up waiting.  A process that leaves clears "present" before it
@@ -20,8 +20,8 @@
  *
  * All of this affects only latency, not correctness, because each session checks how far the WAL is flushed
  * before it uses its reply.  After LE_FLUSH_PATIENCE a session flushes by itself and replaces the flusher,
- * which may have been stopped.  The manager replaces the flusher as well, for sessions that do not know yet
- * that they have a reply.
+ * which may have been stopped.  The manager replaces the flusher as well, for sessions that have not noticed
+ * their reply yet.
  *
  * shared/flush_delay.h describes how long a flusher waits for others before it flushes.
  *

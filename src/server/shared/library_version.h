@@ -23,13 +23,13 @@
 
 /*
  * Returns the version of the extension's SQL in this database, or NULL if the extension is not installed.
- * Needs a transaction.
+ * The caller must be in a transaction.
  */
 extern char *le_version_installed(void);
 
 /*
  * Returns a sentence that says how to bring the library and the SQL of this database to the same version, or
- * NULL if they already have the same version.  Needs a transaction.
+ * NULL if they already have the same version.  The caller must be in a transaction.
  */
 extern const char *le_version_advice(void);
 

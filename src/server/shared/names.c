@@ -15,7 +15,7 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
-/* The contents of a segment.  They name the request, because handles of segments are reused. */
+/* The contents of a segment.  Session and number identify the request: handles of segments are reused. */
 typedef struct SharedBody
 {
 	uint64 session;

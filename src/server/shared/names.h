@@ -58,8 +58,8 @@ extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);
 
 /*
- * Manager: attaches a segment.  If dsm_attach() fails halfway, detaches the segment again, because no abort
- * of a transaction would do that, and a segment cannot be attached twice.
+ * Manager: attaches a segment.  If dsm_attach() fails halfway, detaches the segment again, because the abort
+ * of a transaction would not detach it, and a segment cannot be attached twice.
  */
 extern dsm_segment *le_segment_attach(dsm_handle handle);
 

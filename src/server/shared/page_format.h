@@ -27,7 +27,7 @@ typedef struct LePageItem
 	LeTime ttl_us; /* TTL of a lease */
 	uint64 session;
 	Oid role;   /* for a closed name: the role of the holder that closed it */
-	int32 slot; /* -1 = none */
+	int32 slot; /* slot of a holder; -1 = none */
 	int32 holds;
 	uint32 waiters;  /* number of waiters in the lock's queue */
 	uint32 position; /* position in the queue, from 1; 0 = a holder */

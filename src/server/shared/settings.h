@@ -46,7 +46,7 @@ extern int le_max_databases;
 extern int le_max_waiters_per_lock;
 extern int le_max_locks_per_role;
 extern int le_max_leases_per_role;
-extern int le_max_memory_per_role_mb; /* 0 = unlimited, also for the next two */
+extern int le_max_memory_per_role_mb; /* 0 = unlimited, as in the next two settings */
 extern int le_max_history_per_role_mb;
 extern int le_max_keys_per_role_mb;
 extern int le_max_memory_mb; /* limit for the memory of a manager */

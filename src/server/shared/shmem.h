@@ -48,7 +48,7 @@
  *	3.	The manager clears applied mail only after its batch has committed, so that the mail is found again if
  *		the batch fails.  Releases are cleared first, right after the commit, because they must not be applied
  *		twice.  The flag for the end of a fence is cleared when it is read, because another fence may end
- *		meanwhile, and is set again if the batch fails.
+ *		during the batch.  It is set again if the batch fails.
  *	4.	The backend posts no request while the manager has not read a rollback or awaited releases (step 1
  *		above).  So an undo of "all acquires from number N on" never applies to a later request.
  *
@@ -325,7 +325,7 @@ le_mailbox_text(const LeMailbox *box, LeTextSpan span)
  */
 extern void le_ring(LeMailbox *box);
 
-/* Time after a batch within which the manager checks the stack again by itself; later it must be woken up. */
+/* For this time after a batch, the manager checks the stack again by itself.  Later, it must be woken up. */
 #define LE_NAP (5 * LE_MS)
 
 /*

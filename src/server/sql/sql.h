@@ -57,8 +57,8 @@ extern const char *le_lost_wait_detail(const LeReply *reply);
 extern char *le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply);
 
 /*
- * Returns whether the caller may see owner, token and connection of a holder with this role.  This requires
- * membership in the role or in pg_read_all_stats.
+ * Returns whether the caller may see owner, token and connection of a holder with this role.  The caller
+ * needs membership in the role or in pg_read_all_stats.
  */
 extern bool le_may_see_details(Oid role);
 
@@ -120,9 +120,9 @@ extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 
 /*
- * Returns whether the caller may change the holds of cmd's name.  This requires membership in
- * pg_signal_backend (which sets cmd->any_role) or in the roles of all holders, which this function writes to
- * cmd->value.
+ * Returns whether the caller may change the holds of cmd's name.  The caller needs membership in
+ * pg_signal_backend, or in the roles of all holders.  In the first case sets cmd->any_role, otherwise writes
+ * those roles that the caller has to cmd->value.
  */
 extern bool le_may_manage(LeCommand *cmd);
 

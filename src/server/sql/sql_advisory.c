@@ -72,7 +72,7 @@ wait_timeout_ms(LeTime wait_us)
  *
  * To limit the wait, this function changes LockTimeout, the variable of the setting lock_timeout.  PostgreSQL
  * reads it only when it begins to sleep.  This function catches the error without a subtransaction, because
- * only the lock manager's wait can be incomplete, and LockErrorCleanup() ends that.
+ * only the wait in the lock manager can be incomplete, and LockErrorCleanup() ends that wait.
  *
  * A timeout or a cancel may arrive together with the grant.  Then the interrupt may be pending when
  * LockAcquire() returns, and would interrupt the caller's next action.  Or LockAcquire() raises an error

@@ -53,8 +53,8 @@ typedef struct Health
 } Health;
 
 /*
- * Returns this database's entry without taking the lock that protects it.  If the entry changes meanwhile,
- * the caller sees it before or after the change.
+ * Returns this database's entry without taking the lock that protects it.  The caller may see the entry
+ * before or after a concurrent change.
  */
 static LeDatabase *
 entry_without_lock(void)

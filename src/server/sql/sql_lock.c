@@ -473,8 +473,8 @@ find_to_release(LeCommand *cmd)
 }
 
 /*
- * Releases at the commit.  Finds the holder, takes the fence, and then checks that the lock is still held: such
- * a lock keeps its slot until the transaction ends.
+ * Releases at the commit.  Finds the holder, takes the fence, and checks that the lock is still held: such a
+ * lock keeps its slot until the transaction ends.
  */
 static bool
 release_at_commit(LeCommand *cmd)
