@@ -1,7 +1,8 @@
 /*
  * store/historyrows.c
- *		Reads and writes the history of elections, which has one row for each change.  The row is written in
- *		the batch that makes the change, is never updated, and is deleted when it is old.
+ *		Reads and writes the history of elections, which has one row for each change.  A row is written in the
+ *		batch that makes the change, is never updated, and is deleted when it is older than
+ *		lock_election.history_retention.
  *
  * Only the manager adds rows, in the order of their numbers, and each batch is committed before the next one
  * begins.  So a reader that sees a change sees all earlier changes, too.
@@ -73,7 +74,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	Assert(pages > 0 && *from % pages == 0);
 	le_make_visibility_map(rel);
 
-	/* max may be beyond the end of the table, where the scan ends in any case */
+	/* max may be beyond the end of the table: the scan then ends at the end of the table */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);
 	ItemPointerSet(&max, *from + pages - 1, MaxOffsetNumber);
 	scan = le_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
@@ -82,7 +83,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 		ItemPointerData tid = row->tts_tid;
 		LeStoredChange change = {0};
 
-		/* the scan reads no other pages, so that each pass over the table reads a row once */
+		/* the scan reads only these pages, so each pass over the table reads every row once */
 		Assert(ItemPointerGetBlockNumber(&tid) - *from < pages);
 		le_table_read(&le_history_table, row, &change);
 		seen(change.role, change.number, le_store_history_bytes(change.election.len, change.candidate.len),

@@ -49,7 +49,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
-/* A token, and the TID of its row. */
+/* The token of a place, and the TID of the row of that place. */
 typedef struct Place
 {
 	int64 token;

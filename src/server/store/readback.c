@@ -10,8 +10,8 @@
  *		it, so there may be no row at its TID;
  *	-	the rows that the batch has updated or deleted (StoreTable.left).
  *
- * If any other row is missing, another process has written to the table, and the whole table is read.  The
- * same applies if such a write was detected before (StoreTable.known is then false).
+ * If a row is missing that must exist, another process has written to the table, and the manager reads the
+ * whole table.  It does the same if such a write was detected before (StoreTable.known is then false).
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@ le_store_begin_batch(void)
 
 /* --- positions of the rows --- */
 
-/* Compares two spots by TID.  If they have the same TID, the spot that must have a row comes first. */
+/* Compares two spots by TID.  Of two spots with the same TID, the spot where a row must exist comes first. */
 static int
 compare_spots(const void *a, const void *b)
 {
@@ -111,7 +111,7 @@ le_rows_next(LeRows *rows)
 		Assert(rows->next == 1 || spot[-1].locator <= spot->locator);
 		if (rows->next > 1 && spot->locator == spot[-1].locator)
 		{
-			Assert(spot[-1].sure); /* skip the same row, which the batch has updated or deleted */
+			Assert(spot[-1].sure); /* skip the second spot of a row that the batch has updated or deleted */
 			continue;
 		}
 		le_table_tid(spot->locator, &tid);

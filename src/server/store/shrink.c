@@ -50,9 +50,10 @@ static struct
 /* --- copying --- */
 
 /*
- * Copies all visible rows, and sets the new locators in spots, which are ordered by TID, as the rows are.  So
- * it uses no synchronized scan, which may begin in the middle of the table.  A row that the core does not
- * know is copied, too, so that the next load finds it.  Returns the number of rows.
+ * Copies all visible rows, and sets their new locators in spots.  The spots are ordered by TID, so the scan
+ * must return the rows in this order, too: it is not a synchronized scan, which may begin in the middle of
+ * the table.  Also copies rows that the core does not know, so that the next load finds them.  Returns the
+ * number of rows.
  */
 static int
 copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n)

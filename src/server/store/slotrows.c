@@ -26,7 +26,10 @@ closed_until(LeTime until, const LeClock *clock)
 	return until > clock->now ? le_store_to_wall(clock, until) : 0;
 }
 
-/* Returns the row of a slot, which is free, held, or kept by a fence after its holder has ended. */
+/*
+ * Returns the row of a slot.  The slot may be free or held, or a fence may keep it after its holder has
+ * ended.
+ */
 static LeStoredEntry
 row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 {
@@ -126,7 +129,7 @@ le_store_load_slots(LeCore *core, LeCore *failed)
 		int64 newest;
 		LeLoadStatus status = le_core_load_slot(core, &row, &newest);
 
-		/* another process has written to the table, which only a load detects */
+		/* another process has written to the table; only a load detects this */
 		if (status == LE_LOADED_RIVAL)
 			ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 							  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",

@@ -306,8 +306,8 @@ le_store_read_meta(LeMeta *meta)
 }
 
 /*
- * Writes the current incarnation to table incarnation_floor, for pg_dump.  Keeps a higher floor, which a
- * restore has written since the manager read the floor; the manager will restart above it.
+ * Writes the current incarnation to table incarnation_floor, for pg_dump.  Keeps a higher floor: a restore
+ * has written it since the manager read the floor, and the manager will restart with an incarnation above it.
  */
 static void
 write_floor(int64 incarnation)

@@ -1,6 +1,6 @@
 /*
  * store/store.h
- *		The durable record of the locks, and the only code that accesses the tables.
+ *		Reads and writes the durable record of the locks.  No other code accesses the tables.
  *
  * Terms:
  *
@@ -15,7 +15,7 @@
  *	-	Page: a block of a table, as in PostgreSQL.  (For pages of the live state, see shared/page_format.h.)
  *
  * A batch is one transaction of the manager.  It writes slots, leases, places and changes of elections, in
- * this order (le_store_write()), and then the incarnation, if that is new (le_store_write_meta()).  The
+ * this order (le_store_write()), and then the incarnation, if it has changed (le_store_write_meta()).  The
  * manager does not reply before the commit; see le_txn_commit() in manager/txn.c for how far the commit
  * record is flushed.
  *
@@ -64,8 +64,8 @@ extern bool le_store_is_claimed(void);
 
 /*
  * Locks, until the end of the transaction, the tables that a load reads, because a batch may write any of
- * them.  Does not wait: returns false if another process has a conflicting lock on one of them, or waits for
- * one.
+ * them.  Does not wait: returns false if another process has a conflicting lock on one of these tables, or
+ * waits for such a lock.
  */
 extern bool le_store_lock(void);
 /* Returns whether this is the OID of one of the store's tables. */
@@ -83,8 +83,9 @@ extern void le_store_close(void);
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 /*
- * Writes table meta only, because incarnation_floor, which is for pg_dump, has not changed.  Returns false if
- * another process has locked table meta.
+ * Writes table meta, but not table incarnation_floor.  The caller must not have changed the incarnation in
+ * meta, because pg_dump saves only incarnation_floor.  Returns false if another process has locked table
+ * meta.
  */
 extern bool le_store_write_life(const LeMeta *meta);
 
@@ -150,8 +151,8 @@ le_store_history_bytes(uint32 election_len, uint32 candidate_len)
 
 /*
  * Deletes expired rows from the given number of pages, beginning with page *from.  Sets *from to the page at
- * which to continue; 0 = that was the last page.  Calls the callback for each row on these pages, and passes
- * whether the row was deleted.
+ * which the next call must continue; 0 = the last page was reached.  Calls the callback for each row on these
+ * pages, and passes whether the row was deleted.
  */
 typedef void (*LeHistorySeen)(Oid role, int64 change, int64 bytes, bool deleted);
 extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen);

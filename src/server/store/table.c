@@ -84,7 +84,9 @@ is_key_column(const StoreTable *table, Relation index, int i)
 		   index->rd_indcollation[i] == (is_text ? C_COLLATION_OID : InvalidOid);
 }
 
-/* Returns whether this index is that of the key, or the copy of it that REINDEX CONCURRENTLY builds. */
+/*
+ * Returns whether this is the index of the key, or the copy of that index that REINDEX CONCURRENTLY builds.
+ */
 static bool
 is_key(const StoreTable *table, Relation index)
 {
@@ -101,8 +103,8 @@ is_key(const StoreTable *table, Relation index)
 }
 
 /*
- * Opens the indexes of the key.  Called when the batch inserts its first key, because many batches insert
- * none.
+ * Opens the indexes of the key.  Called only when the batch inserts its first key, because many batches
+ * insert no key.
  */
 static void
 open_indexes(StoreTable *table)
@@ -205,8 +207,8 @@ le_table_close(StoreTable *table)
 /* --- the key --- */
 
 /*
- * Returns the bigint in the first column, such as a token, of another row that has this key; 0 = there is
- * none.
+ * Finds another row that has this key, and returns the bigint in its first column, for example a token.
+ * Returns 0 if there is no such row.
  */
 static int64
 find_key_row(StoreTable *table, Relation index, const Datum *keys)
@@ -258,7 +260,7 @@ check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 
 /*
  * Inserts the key of the row that was just written into the indexes.  takes_key: the row did not have this
- * key before, so the indexes must check it.
+ * key before, so the indexes must check that the key is unique.
  */
 static void
 enter_key(StoreTable *table, const Datum *values, bool takes_key)

@@ -1,6 +1,6 @@
 /*
  * store/table.h
- *		Declarations for the files of the store: tables, their columns, and their rows.
+ *		Declares what the files of the store share: tables, their columns, and functions for their rows.
  *
  * A row is found by the TID that the core keeps for it (LeRow).  Only the manager writes, so a TID stays
  * valid until the table is rewritten.  le_table_open_loaded() detects a rewrite, because the table then has
@@ -23,8 +23,8 @@
 /*
  * A column, and its field in the struct of a row: LeStoredEntry (slots and places), LeStoredLease,
  * LeStoredChange or LeMeta.  If the field is a time or a text (data NULL), zero means NULL.  A field is zero
- * if the row contains NULL, or if the table has no such column: columns that were added by newer versions
- * come after those of 1.0, see shared/library_version.h.
+ * if the row contains NULL, or if the table has no such column.  Columns that newer versions have added come
+ * after the columns of version 1.0, see shared/library_version.h.
  */
 typedef struct StoreColumn
 {
@@ -84,7 +84,7 @@ extern Relation le_table_open_to_read(const StoreTable *table, LOCKMODE lockmode
 extern Relation le_table_open_to_load(StoreTable *table);
 
 /*
- * Open a table for writing.  le_table_open_loaded() is for writing rows by TID: it returns false if the table
+ * Open a table for writing.  To write rows by TID, call le_table_open_loaded(): it returns false if the table
  * was moved, dropped or rewritten since it was loaded.
  */
 extern bool le_table_open_loaded(StoreTable *table);
@@ -139,17 +139,17 @@ extern LeStoredEntry le_store_entry(const LeCore *core, const LeEntry *entry);
 
 /* --- store/readback.c: reads the rows of a table --- */
 
-/* The position at which a row is or may be. */
+/* A TID at which there is, or may be, a row. */
 typedef struct LeSpot
 {
 	uint64 locator : 63;
 	uint64 sure : 1; /* a row must exist there */
-	LeRow *row;      /* row in the core; NULL: the batch has updated or deleted it */
+	LeRow *row;      /* row in the core; NULL = the batch has updated or deleted the row */
 } LeSpot;
 
 /*
- * Returns the positions, in the order of TIDs, of the table's rows that the core knows, and of those that the
- * batch has updated or deleted.  *n: their number.
+ * Returns, in the order of TIDs, the spots of all rows of the table that the core knows, and of the rows that
+ * the batch has updated or deleted.  Sets *n to the number of spots.
  */
 extern LeSpot *le_known_spots(const StoreTable *table, LeCore *core, uint32 *n);
 
@@ -168,8 +168,8 @@ typedef struct LeRows
 } LeRows;
 
 /*
- * Begins to read.  failed: the core of a batch that failed; NULL = read all rows.  le_rows_next() reads the
- * next row, and returns false if there is none.
+ * le_rows_begin() begins to read the rows of a table.  failed: the core of the batch that failed; NULL = read
+ * all rows.  le_rows_next() reads the next row, and returns false if there is none.
  */
 extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
 extern bool le_rows_next(LeRows *rows);
@@ -198,8 +198,8 @@ extern int le_store_write_places(LeCore *core, const LeClock *clock);
 extern int le_store_write_changes(LeCore *core, const LeClock *clock);
 
 /*
- * Load the rows of one table into a core.  Return false if they are not where the core of the failed batch
- * has recorded them.
+ * Load the rows of one table into a core.  Return false if the rows are not where the core of the failed
+ * batch has recorded them.
  */
 extern bool le_store_load_slots(LeCore *core, LeCore *failed);
 extern bool le_store_load_leases(LeCore *core, LeCore *failed);

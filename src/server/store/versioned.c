@@ -120,7 +120,7 @@ le_version_read(Datum key, LeVersioned *row)
 		row->version = DatumGetInt64(column(1, &isnull));
 		row->role = get_role_oid(NameStr(*DatumGetName(column(2, &isnull))), true);
 		if (row->role != DatumGetObjectId(column(4, &isnull)))
-			row->role = InvalidOid; /* a newer role with the same name */
+			row->role = InvalidOid; /* the owner was dropped, and a newer role has its name */
 		row->value = column(3, &row->value_is_null);
 		if (!row->value_is_null)
 			row->value = SPI_datumTransfer(row->value, false, -1);
