@@ -162,9 +162,10 @@ wait_in_silence(XLogRecPtr lsn)
 }
 
 /*
- * Records a wait for standbys that was given up.  Without this record, clients with short timeouts would hide
- * from health() that the standbys confirm nothing.  Keeps an older record that is still unconfirmed, unless
- * that was a wait for replay and this one is not, because health() ignores waits for replay for most callers.
+ * Records a wait for standbys that was given up.  Without this record, health() would not notice that the
+ * standbys confirm nothing if all clients have short timeouts.  If an older record is still unconfirmed,
+ * keeps it, unless it is of a wait for replay and this wait is not: for most callers, health() ignores waits
+ * for replay.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)
@@ -207,7 +208,10 @@ wait_confirmed(XLogRecPtr lsn, int mode)
 	return confirmed;
 }
 
-/* Returns the error detail for a cancelled wait for standbys: the effect of the request on this server. */
+/*
+ * Returns the error detail for a cancelled wait for standbys.  It states the effect of the request on this
+ * server.
+ */
 static int
 unconfirmed_detail(void)
 {
@@ -248,8 +252,9 @@ wait_for_standbys(XLogRecPtr lsn)
 		return;
 
 	/*
-	 * 1. Wait.  PostgreSQL's wait cannot be interrupted, but a cancel ends it.  PostgreSQL would then warn
-	 * that the transaction has already committed locally, which is only true at a commit.
+	 * 1. Wait.  PostgreSQL's wait requires that interrupts are held off, but a cancel still ends it.
+	 * wait_confirmed() suppresses PostgreSQL's warning that the transaction has already committed locally,
+	 * because that is only true at a commit.
 	 */
 	HOLD_INTERRUPTS();
 	confirmed = wait_confirmed(lsn, mode);

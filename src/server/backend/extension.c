@@ -2,9 +2,9 @@
  * backend/extension.c
  *		Wakes up the launcher or the manager after CREATE EXTENSION or DROP EXTENSION has committed.
  *
- * "pending" records the work to do at the end of a transaction.  A transaction callback does that work,
- * because it also runs after ERROR and FATAL, and when it runs at a commit, other processes can already see
- * the transaction's changes.
+ * "pending" records the work to do at the end of a transaction.  A transaction callback does that work: it
+ * also runs after ERROR and FATAL, and at a commit it runs once other processes can see the transaction's
+ * changes.
  */
 #include "postgres.h"
 
@@ -40,9 +40,9 @@ static struct
 } pending;
 
 /*
- * Requests a manager if the transaction has created the extension.  Makes a running manager check the
- * extension again if the transaction has dropped it or raised its incarnation.  Must not fail, because the
- * transaction has ended; only before PREPARE it raises an error.
+ * Requests a manager if the transaction has created the extension.  If the transaction has dropped the
+ * extension or raised its incarnation, makes a running manager check the extension again.  Must not fail,
+ * because the transaction has ended.  Exception: raises an error before PREPARE.
  */
 static void
 at_transaction_end(XactEvent event, void *arg)

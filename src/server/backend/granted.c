@@ -30,7 +30,7 @@ static int newest = 0;
 
 /*
  * Returns whether this is a grant of a single lock with its own lease and a TTL of at most a few minutes.
- * The release of any other lock may have to be durable, or works differently.  Checks the TTL, as
+ * The release of any other lock may have to be durable, or follows other rules.  Checks the TTL, as
  * le_entry_ends_soon() does, although less than the TTL may be left after a wait.
  */
 static bool
@@ -82,8 +82,8 @@ find(const LeCommand *cmd)
 }
 
 /*
- * Returns whether the grant was still held after the last command that the manager applied.  Valid only while
- * a manager is running, because only a manager raises epochs.
+ * Returns whether the grant was still held after the last command that the manager applied.  Returns false if
+ * no manager is running, because only a manager raises epochs.
  */
 static bool
 is_held(const Grant *grant)

@@ -6,8 +6,8 @@
  *
  * The store writes below the executor.  So it bypasses triggers, rules and foreign keys, and does not
  * maintain indexes that it does not know.  For example, pg_repack relies on a trigger, so it would lose all
- * rows that are written while it runs.  Drops are allowed, for objects that were created while the library
- * was not loaded.
+ * rows that are written while it runs.  Commands that drop such objects are allowed, because the objects may
+ * have been created while the library was not loaded.
  */
 #include "postgres.h"
 
@@ -91,7 +91,7 @@ guard_elements(const List *elements)
 	}
 }
 
-/* Checks ALTER TABLE: new columns, new constraints, references in either, and SET UNLOGGED. */
+/* Checks ALTER TABLE: new columns and constraints, foreign keys in both, and SET UNLOGGED. */
 static void
 guard_alter(const AlterTableStmt *stmt)
 {

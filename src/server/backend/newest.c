@@ -1,6 +1,7 @@
 /*
  * backend/newest.c
- *		Finds the newest item of each name in a list that belongs to a transaction.
+ *		Maintains an index of a list of items, such as the fences of a transaction.  The index finds the
+ *		newest item with a given name.
  */
 #include "postgres.h"
 
@@ -15,7 +16,7 @@
 typedef struct Newest
 {
 	uint64 hash;
-	void *item; /* newest item; NULL: a rollback has removed all items */
+	void *item; /* newest item with this hash; NULL = a rollback has removed all of them */
 	char status;
 } Newest;
 

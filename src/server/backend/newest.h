@@ -1,10 +1,11 @@
 /*
  * backend/newest.h
- *		Finds the newest item of each name in a list that belongs to a transaction.
+ *		Maintains an index of a list of items, such as the fences of a transaction.  The index finds the
+ *		newest item with a given name.
  *
- * Such a list has its newest item first, and a rollback to a savepoint removes items from its head.  So each
- * item points to the next older item with the same hash, and the index points to the newest item.  When an
- * item is removed, the index is set to the next older item.
+ * The list begins with its newest item, and a rollback to a savepoint removes items from its head.  So each
+ * item points to the next older item with the same hash, and the index points to the newest item with each
+ * hash.  When an item is removed, the index is set to the next older item.
  */
 #ifndef LE_NEWEST_H
 #define LE_NEWEST_H

@@ -42,7 +42,7 @@
 /* Period, in milliseconds, at which a waiting commit checks whether a manager is running. */
 #define LOOK_MS 100
 
-/* The two ways to find an item. */
+/* The keys by which an item can be found. */
 typedef enum Way
 {
 	BY_TOKEN, /* token and name: several locks that were acquired together have the same token */
@@ -151,7 +151,7 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 	LePending *p;
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
-	/* the caller has fenced the token until the commit (step 1 above), or the release is asynchronous */
+	/* the caller has fenced the token until the commit, or the release is asynchronous */
 	Assert(le_lock_held_by_me(&tag, ShareLock) || pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	Assert(holds > 0 && hold_for_us >= 0);
 	p = pending_new(kind, token, name, holds);
@@ -166,7 +166,7 @@ le_pending_begin_async(void)
 {
 	Assert(le_pending_is_free());
 
-	/* a touched transaction calls le_pending_top_ended() at its end, which resets "releasing" */
+	/* at the end of a touched transaction, le_pending_top_ended() runs, and resets "releasing" */
 	le_xact.is_touched = true;
 
 	/*
@@ -233,7 +233,7 @@ le_pending_own(LeKind kind, LeText name)
 {
 	const LePending *p = le_newest(newest[BY_NAME], le_newest_hash(name, (uint64) kind));
 
-	/* skip a token whose releases were all withdrawn; a later release of it is a newer item, already found */
+	/* skip a token whose releases were all withdrawn */
 	for (; p != NULL; p = p->alike[BY_NAME])
 	{
 		if (!p->cancel && p->unnamed && p->kind == kind && is_named(p, name) &&
@@ -340,7 +340,10 @@ le_pending_prepare(void)
 	if (size <= LE_RELEASES_SIZE)
 		return;
 
-	/* Pin the segment, so that it outlives this process.  It belongs to the process that has its handle. */
+	/*
+	 * Pin the segment, so that it outlives this process.  le_pending_top_ended() or le_releases_drop() frees
+	 * it.
+	 */
 	segment = dsm_create(size, 0);
 	fill(dsm_segment_address(segment));
 	prepared = dsm_segment_handle(segment);
@@ -351,8 +354,8 @@ le_pending_prepare(void)
 /* --- after the commit --- */
 
 /*
- * Puts the releases into the mailbox, which contains no other releases since le_pending_prepare().  Must not
- * fail.
+ * Puts the releases into the mailbox.  le_pending_prepare() has ensured that the mailbox contains no other
+ * releases.  Must not fail.
  */
 static void
 post(void)
@@ -391,9 +394,8 @@ post(void)
 }
 
 /*
- * Withdraws the releases from the mailbox if the last manager has exited because the extension no longer
- * exists, and no manager is starting, so that no other process reads the mail.  Returns whether it has
- * withdrawn them.
+ * If no process will read the mail, withdraws the releases from the mailbox, and returns true.  This is the
+ * case if the last manager has exited because the extension no longer exists, and no manager is starting.
  */
 static bool
 withdraw_if_gone(void)

@@ -14,11 +14,11 @@
 extern void le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32 holds,
 						   bool unnamed);
 /*
- * Functions for asynchronous releases, for which COMMIT does not wait.  They require that the transaction has
- * no other releases and ends with this statement, and that le_pending_is_free() returns true.
+ * Functions for asynchronous releases, for which COMMIT does not wait.  The caller must ensure that the
+ * transaction has no other releases and ends with this statement, and that le_pending_is_free() returns true.
  * le_pending_begin_async() makes an exiting manager wait until this transaction has posted its releases at
- * its end (LeMailbox.releasing).  It returns false if no manager is running.  le_pending_cancel_async()
- * undoes this if there is nothing to release.
+ * its end (LeMailbox.releasing).  It returns false if no manager is running.  If there is nothing to release,
+ * le_pending_cancel_async() undoes le_pending_begin_async().
  *
  * holds: number of holds to release; LE_PENDING_ALL = all.  lease: lease of the releasing client, or 0.
  */

@@ -14,7 +14,7 @@
  * A fence uses an entry of PostgreSQL's lock table, which all sessions share.  A single entry for all fences
  * of a transaction would not be enough, because the manager looks for the fences of one particular token.
  * After a restart of the manager, only that table shows which tokens are fenced.  An entry without a token
- * would also prevent the replacement of all other holders.  So the number of fences is limited:
+ * would prevent the replacement of every holder.  So the number of fences is limited:
  *
  *	-	A transaction can always take max_locks_per_transaction fences, which is its share of the table.
  *	-	All transactions that have more fences than that may together use half of the table.
@@ -54,7 +54,7 @@ typedef struct LeFenceCount
 	int count;
 } LeFenceCount;
 
-/* the newest fence and the newest count of this transaction; allocated in TopTransactionContext */
+/* lists of this transaction, from the newest element on; allocated in TopTransactionContext */
 static LeFence *fences = NULL;
 static LeNewest newest = NULL; /* index of the fences by their hash */
 static LeFenceCount *counts = NULL;

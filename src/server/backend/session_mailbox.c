@@ -43,8 +43,8 @@ le_my_database(void)
 
 /*
  * If this session has many bound locks, or acquires to be undone, waits until the manager has ended them.
- * Otherwise the next connection, which gets the same mailbox, would have to wait for that.  Must not fail,
- * because the process is exiting.
+ * Otherwise the next connection with the same mailbox would have to wait until then.  Must not fail, because
+ * the process is exiting.
  */
 static void
 wait_for_end(LeMailbox *box, uint64 session)
@@ -117,8 +117,8 @@ raise_no_entry(void)
 }
 
 /*
- * Returns whether a database entry will probably be free soon.  The launcher occupies an entry while it
- * checks whether a database has the extension, and so does a command that needs a database without other
+ * Returns whether a database entry will probably be free soon.  An entry is occupied for a short time while
+ * the launcher checks whether a database has the extension, or while a command needs a database without other
  * sessions.
  */
 static bool
@@ -140,8 +140,8 @@ entry_will_be_free(void)
  * and proc number.  In that case this function rings, but only once (*rung), and under the lock, so that the
  * entry cannot be freed meanwhile.
  *
- * Returns the mailbox, or NULL.  Sets *db to the entry; NULL = there is none.  Sets *passing to whether there
- * is none, but one will probably be free soon.
+ * Returns the mailbox, or NULL.  Sets *db to the entry; NULL = there is none.  Sets *passing to true if there
+ * is none, but one will probably be free soon; otherwise to false.
  */
 static LeMailbox *
 try_attach(LeDatabase **db, bool *passing, bool *rung)
@@ -264,14 +264,14 @@ le_session_reset(void)
 		return;
 	session_exit(0, (Datum) 0);
 	le_client_hold(false, false);
-	/* the next call takes the mailbox again, for another session */
+	/* the next call takes the mailbox again, for a new session */
 }
 
 /* --- mail from this session --- */
 
 /*
- * Replaces an unread undo, which the new one includes: no acquire begins while an undo is unread, and
- * rollbacks proceed from inner to outer subtransactions.
+ * Replaces an undo that the manager has not read yet.  The new undo includes that one, because no acquire
+ * begins while an undo is unread, and rollbacks proceed from inner to outer subtransactions.
  */
 void
 le_mail_undo(uint32 xact, uint32 first)

@@ -1,6 +1,6 @@
 /*
  * backend/session_mailbox.h
- *		A session's mailbox in shared memory.
+ *		Attaches a session to its mailbox in shared memory, and sends mail.
  */
 #ifndef LE_SESSION_MAILBOX_H
 #define LE_SESSION_MAILBOX_H

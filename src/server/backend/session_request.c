@@ -92,8 +92,8 @@ typedef struct Sent
 } Sent;
 
 /*
- * Fills in a request that has a core command: writes the command's texts to the payload, and its body there,
- * too, or, if it does not fit, to a segment.
+ * Fills in a request that has a core command.  Writes the command's texts to the payload.  Writes its body to
+ * the payload, too, or to a segment if the payload has no room for it.
  */
 static void
 put_command(const Sent *sent, uint32 number)
@@ -132,7 +132,7 @@ post(LeRequestType type, uint32 number)
 
 	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_SYNC);
 
-	/* if "releasing" were set, an exiting manager would wait for this session to post a release */
+	/* "releasing" must not be set: an exiting manager would wait for this session to post a release */
 	Assert(pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) != 0);
 	box->type = type;
@@ -314,7 +314,7 @@ le_raise_answer(int sqlstate, const char *message)
 	ereport(ERROR, (errcode(sqlstate), errmsg("%s", message), hint != NULL ? errhint("%s", hint) : 0));
 }
 
-/* Raises the error that the manager has written to the mailbox, as its reply or with a note, if any. */
+/* If the manager has written an error to the mailbox, as its reply or in a note, raises that error. */
 static void
 raise_answer(void)
 {
@@ -411,9 +411,9 @@ wait_for_raise(LeWait *wait)
 }
 
 /*
- * Waits for the flush until sent->until, as step 5 of send_and_wait() for a lease_sync().  Without the flush
- * the lease is valid only for the time that its previous row guarantees, or not at all if there is no
- * previous row.  The wait for standbys comes later, as for all replies.
+ * Carries out step 5 of send_and_wait() for a lease_sync(): waits for the flush until sent->until.  Without
+ * the flush, the lease is valid only for the time that its previous row guarantees, or not at all if there is
+ * no previous row.  The wait for standbys comes later, as for all replies.
  */
 static void
 wait_for_sync(const Sent *sent, LeWait *wait)
@@ -458,8 +458,8 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	Assert((sent->sync != NULL) == (sent->type == LE_REQUEST_SYNC));
 
 	/*
-	 * 1. Allow an asynchronous release to be still in the mailbox, because the manager takes it before the
-	 * request.
+	 * 1. The mailbox may still contain an asynchronous release, because the manager takes the release before
+	 * the request.
 	 */
 	if (le_attach(wait) == LE_WAIT_OVER ||
 		wait_until_quiet(wait, le_my_mailbox->releases.async ? RELEASES_MAY_WAIT : RELEASES_TAKEN) ==
@@ -550,7 +550,7 @@ request(const Sent *sent)
 	{
 		end = send_and_wait(sent, &wait);
 
-		/* exit now if the client has died during the wait, which undoes the grant */
+		/* if the client has died during the wait, exit now; the exit undoes the grant */
 		if (end == LE_WAIT_DONE && le_my_mailbox->reply.waited)
 		{
 			LE_FAULT("request-granted");

@@ -14,8 +14,8 @@
 
 /*
  * Sends a command and waits for the reply.  Fills in the command's session, transaction and request number.
- * Can be cancelled at any time; the rollback of the (sub)transaction then undoes a grant.  Raises the error
- * that the manager replies with, if any.  snapshot_kept: the wait holds a snapshot, which is logged after a
+ * Can be cancelled at any time; the rollback of the (sub)transaction then undoes a grant.  If the manager
+ * replies with an error, raises it.  snapshot_kept: the wait holds a snapshot, which is logged after a
  * minute.  For a command with several names, sets cmd->name to the name that the reply is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
@@ -28,8 +28,8 @@ extern bool le_request_until(LeCommand *cmd, LeReply *reply, LeTime until);
 
 /*
  * Sends a command with "each", which acts on each of its names separately.  There must be at least one name.
- * answers has room for a result for each name, and is filled in if the reply is LE_OK.  The wait keeps its
- * snapshot, because it takes no longer than one batch.
+ * answers has room for a result for each name, and is filled in if the reply is LE_OK.  The session keeps its
+ * snapshot during the wait, because the wait lasts for at most one batch.
  */
 extern void le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers);
 
@@ -61,8 +61,8 @@ extern LeText le_request_page(LePageRequest *page);
 
 /*
  * Sends one request of a lease_sync(), see backend/session_sync.c.  Waits for its reply to become durable
- * until the given time of le_clock().  Stores the error that the manager replies with in *sync, and does not
- * raise it.
+ * until the given time of le_clock().  If the manager replies with an error, stores it in *sync instead of
+ * raising it.
  */
 extern void le_request_sync(LeSync *sync, LeTime until);
 

@@ -40,8 +40,8 @@ renew_alone(LeSync *sync, LeTime until)
 
 /*
  * Reads all pages of news after the first.  Leaves news that cannot be read now, or is not durable, to a
- * later call.  If losses keep occurring, the manager restarts the listing each time; when the time is up, all
- * news is left to a later call.
+ * later call.  If the lease keeps losing locks, the manager restarts the listing each time; when the time is
+ * up, this call leaves all news to a later call.
  */
 static void
 read_more(LeSync *sync, LeTime until)

@@ -211,8 +211,8 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	snapshot = le_running_query->desc->snapshot;
 
 	/*
-	 * No other snapshot is on the stack.  Also require that this one was pushed only once, that only the
-	 * query and its executor state have registered it, and that no other snapshot is registered.
+	 * No other snapshot is on the stack.  Also require that the query's snapshot was pushed only once, that
+	 * only the query and its executor state have registered it, and that no other snapshot is registered.
 	 */
 	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
 		return false;

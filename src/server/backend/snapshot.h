@@ -22,8 +22,8 @@ extern bool le_call_is_computed_with(FunctionCallInfo fcinfo);
 /*
  * le_snapshot_give_up() gives up the statement's snapshot for a wait, if the statement consists only of this
  * call and nothing else needs the snapshot.  Returns whether it has given up the snapshot.  If so, the caller
- * must call le_snapshot_take() after the wait, before any access to a catalog, except after an error, because
- * the transaction is then aborted.
+ * must call le_snapshot_take() after the wait, before any access to a catalog.  It need not do so after an
+ * error, because the transaction is then aborted.
  */
 extern bool le_snapshot_give_up(FunctionCallInfo fcinfo);
 extern void le_snapshot_take(void);

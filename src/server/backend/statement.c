@@ -60,7 +60,7 @@ le_transaction_ends_here(void)
 	if (whereToSendOutput != DestRemote || MyProcPort == NULL || ActivePortal == NULL)
 		return false;
 
-	/* only a portal of the simple protocol is not visible in pg_cursors */
+	/* a portal that is not visible in pg_cursors belongs to the simple protocol */
 	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
 }
 

@@ -26,8 +26,8 @@ typedef struct LeRunningQuery
 extern LeRunningQuery *le_running_query;
 
 /*
- * whether an earlier statement of the client has run in this transaction, and whether any of them used a
- * snapshot
+ * whether an earlier statement of the client has run in this transaction, and whether any such statement used
+ * a snapshot
  */
 extern bool le_transaction_has_run;
 extern bool le_transaction_has_snapshot;

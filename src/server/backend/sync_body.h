@@ -1,6 +1,6 @@
 /*
  * backend/sync_body.h
- *		A lease_sync() call, as a session sends it, and its results.
+ *		Declares a lease_sync() call, as a session sends it, and its results.
  */
 #ifndef LE_SYNC_BODY_H
 #define LE_SYNC_BODY_H

@@ -54,7 +54,7 @@ le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 	wait->absent_us = 0;
 	wait->patience_us = at_most_us < 0 ? PATIENCE : Min(PATIENCE, Max(at_most_us, MIN_PATIENCE));
 
-	/* a call that does not wait for holders must have the time that a manager needs for the reply */
+	/* a call that does not wait for holders still needs time for the manager's reply */
 	if (!for_lock)
 		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
 	Assert(wait->patience_us >= MIN_PATIENCE && wait->patience_us <= PATIENCE && wait->limit_at >= now);
@@ -153,7 +153,7 @@ check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 	}
 	if (pg_atomic_read_u32(&db->loading) != 0)
 	{
-		/* the turn in which loading ends will not count, either */
+		/* do not count the turn in which the load ends, either */
 		wait->absent_at = 0;
 		return;
 	}

@@ -20,7 +20,7 @@ typedef struct LeWait
 	LeTime limit_at;        /* end of the caller's wait, or LE_NEVER */
 	LeTime lock_timeout_at; /* time at which lock_timeout expires, or LE_NEVER */
 	LeTime next_look_at;    /* time of the next check of the client's socket */
-	LeTime absent_at;       /* time of the last turn, if it found no manager; otherwise 0 */
+	LeTime absent_at;       /* time of the last turn, if no manager was running then; otherwise 0 */
 	LeTime absent_us;       /* time without a manager so far, in microseconds */
 	LeTime patience_us;     /* upper limit of absent_us */
 } LeWait;
@@ -55,8 +55,8 @@ extern void le_want_manager(LeDatabase *db);
 
 /*
  * A working manager takes a request in less than LE_TAKE_GRACE, and replies in less than LE_ANSWER_GRACE,
- * even if the machine and its disk are busy.  If the caller's wait ended longer ago than that, the call
- * returns without the reply.
+ * even if the machine and its disk are busy.  If this time has passed since the end of the caller's wait, the
+ * call returns without the reply.
  */
 #define LE_TAKE_GRACE   (2 * LE_SECOND)
 #define LE_ANSWER_GRACE (5 * LE_SECOND)

@@ -56,11 +56,11 @@ static SubTransactionId aborting = InvalidSubTransactionId;
  * Handles the end of a transaction, once its PostgreSQL locks are released.  Must not fail, because the
  * transaction has committed, or its abort is under way.  The order matters:
  *
- *	1.	Forget the state of the transaction.  The callback runs once for each resource owner, and
- *		only the first call does anything.
+ *	1.	Forget the state of the transaction.  The callback runs once for each resource owner, and only the
+ *		first call does anything.
  *	2.	After a rollback, mail the undo of its acquires.  This comes before open_xact is cleared, because a
  *		manager that starts meanwhile treats uncommitted holds as committed if their transaction is not open.
- *	3.	Stop counting its fence, before step 5 makes the manager check for fences.
+ *	3.	Stop counting the transaction's fence, before step 5 makes the manager check for fences.
  *	4.	After a commit, post its releases and wait for them.  Its fences have ended with its PostgreSQL locks,
  *		so a holder may expire before its release is applied, which has the same effect.
  *	5.	Mail the end of the fence last, so that the manager sees the final releases and fences of this
@@ -171,9 +171,9 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
  * Records the subtransaction that aborts; sub_aborted() handles it when its locks are released.  Must not
  * fail.
  *
- * The items of a committed subtransaction keep its number, and numbers only grow.  So the items that were
- * added since a subtransaction S began have numbers from S on, and are at the head of each list.  A rollback
- * of S undoes exactly these items.
+ * The items of a committed subtransaction keep its number, and numbers only grow.  So all items that were
+ * added since a subtransaction S began have the number of S or a higher one, and are at the head of each
+ * list.  A rollback of S undoes exactly these items.
  */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)

@@ -17,7 +17,8 @@ LeXactState le_xact = {.number = 1};
  * The acquires of a transaction are numbered, because a rollback to a savepoint undoes all acquires since the
  * savepoint, and a caller that gives up waiting for a reply undoes its last acquire.  This list contains the
  * open and committed subtransactions that have sent acquires.  An acquire of an open subtransaction may be
- * counted for a newer one that has committed, which cannot roll back alone.
+ * counted for a newer, committed subtransaction.  This is harmless, because the committed one can only roll
+ * back together with the open one, which contains it.
  */
 typedef struct SubxactAcquires
 {
