@@ -17,8 +17,8 @@
 /* --- work for the manager --- */
 
 /*
- * Puts the mailboxes with mail first, because the ends of sessions make room for other requests.  The order
- * in which the mailboxes rang is unknown.
+ * Puts the mailboxes with mail first, because mail may end a session, which makes room for other requests.
+ * The order in which the mailboxes rang is not known here.
  */
 int
 le_mailboxes_with_work(uint32 *procs)
@@ -87,8 +87,8 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/*
-	 * Computed before "answered" is set, because the mailbox then belongs to the session.  A renewal needs no
-	 * flush: it is valid even before its row is flushed, for a shorter time.
+	 * Compute this before "answered" is set, because from then on the mailbox belongs to the session.  A
+	 * renewal needs no flush: it is valid even before its row is flushed, for a shorter time.
 	 */
 	flush = reply->lsn != 0 && box->need_flush && !le_renewal_is_raised(reply, box->need_standby) &&
 			!le_flush_done((XLogRecPtr) reply->lsn);
@@ -123,8 +123,8 @@ put_error(LeMailbox *box, int sqlstate, const char *message)
 }
 
 /*
- * Returns the error text for a client.  The text of a lock timeout is replaced, because clients know nothing
- * of the manager's lock_timeout.
+ * Returns the error text for a client.  The text of a lock timeout is replaced, because clients do not know
+ * the manager's lock_timeout.
  */
 static const char *
 error_text(const ErrorData *error)
@@ -250,8 +250,8 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 
 /*
  * If the session's synchronous_commit requires a standby, every reply that reports a holder or a queue place
- * waits for it, even if the request wrote nothing.  If a request is carried out in several steps, only the
- * last reply waits, because its record follows those of the other steps.
+ * waits for that standby, even if the request wrote nothing.  If a request is carried out in several steps,
+ * only the reply to the last step waits, because its WAL record follows the records of the other steps.
  */
 bool
 le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)

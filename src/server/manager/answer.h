@@ -35,8 +35,9 @@ extern void le_mailboxes_retry_later(void);
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of);
 
 /*
- * Like le_answer_request(), but sends the reply after the commit of this batch, because it depends on rows
- * that the batch writes. confirm: a standby must have received the commit, even if the request wrote nothing.
+ * Like le_answer_request(), but sends the reply after the commit of this batch, because the reply depends on
+ * rows that the batch writes.  confirm: a standby must have received the commit, even if the request wrote
+ * nothing.
  */
 extern void le_answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm);
 

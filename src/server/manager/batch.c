@@ -38,7 +38,7 @@
 
 /* --- writing --- */
 
-/* Returns the incarnation of the next token.  It must be on disk before any token contains it. */
+/* Returns the incarnation of the next token.  An incarnation must be on disk before any token contains it. */
 static int64
 next_incarnation(void)
 {
@@ -155,9 +155,9 @@ seen_running(LeTime since, LeTime now)
 /* --- after the commit --- */
 
 /*
- * Sets the LSN that the session must wait for before it returns this reply. lsn: the batch's commit record;
- * 0 = none. confirm: a standby must receive a record of this batch; sets *confirmed to its LSN, and writes
- * one if there is none yet.
+ * Sets the LSN that the session must wait for before it returns this reply.  lsn: the batch's commit record;
+ * 0 = none.  confirm: the reply must also wait until a standby has received a record of this batch.
+ * *confirmed is the LSN of that record; if it is 0, sets it, and writes a record if the batch has none.
  */
 static void
 set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
@@ -221,7 +221,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	Assert(batch->now <= now && batch->began_at <= as_of);
 	clear_releases(batch, lsn);
 
-	/* requests of this batch */
+	/* reply to requests of this batch */
 	for (int i = 0; i < batch->nanswers; i++)
 	{
 		CommitAnswer *d = &batch->answers[i];
@@ -231,7 +231,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 		LE_FAULT_NOFAIL("batch-answering");
 	}
 
-	/* requests of earlier batches */
+	/* reply to requests of earlier batches */
 	for (LeEntry *entry = NULL; (entry = le_next_answer(le_mgr.core, entry)) != NULL;)
 	{
 		LeMailbox *box = mailbox_of(entry->waiter->sessno);
@@ -249,8 +249,8 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 }
 
 /*
- * Removes the committed mail from the mailboxes, and wakes up the sessions that wait for that.  Must not
- * fail.
+ * Removes the committed mail from the mailboxes, and wakes up the sessions that wait until it is removed.
+ * Must not fail.
  */
 static void
 empty_mailboxes(const Batch *batch)
@@ -447,7 +447,7 @@ run(Batch *batch)
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 4. reply, and send hints; the duration of a slow commit shortens no lease */
+	/* 4. reply, and send hints; a slow commit counts as a pause, so that it shortens no lease */
 	committed_at = le_clock();
 	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
@@ -476,8 +476,8 @@ run(Batch *batch)
 }
 
 /*
- * Marks the requests of the failed batch as not taken, and sets the flags again that it has cleared, so that
- * a later batch takes them.  Must not fail, because it is called in an error handler.
+ * Marks the requests of the failed batch as not taken, and restores the mail flags that the batch has
+ * cleared, so that a later batch takes both.  Must not fail, because it is called in an error handler.
  */
 static void
 untake(const Batch *batch)
@@ -495,7 +495,7 @@ untake(const Batch *batch)
 							   batch->mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
-/* Handles the failure of a batch that has changed the core, so that the core is unusable now. */
+/* Handles the failure of a batch that may have changed the core: from now on the core is unusable. */
 static BatchEnd
 failed(const Batch *batch, const ErrorData *error)
 {
@@ -504,8 +504,8 @@ failed(const Batch *batch, const ErrorData *error)
 	le_outage_note(error);
 
 	/*
-	 * The outage was due to locked tables.  This batch could lock them, so the outage is over, and the batch
-	 * failed because of one of its requests.
+	 * If only locked tables caused the outage, it is over, because this batch has locked them.  The batch
+	 * then failed because of one of its requests.
 	 */
 	if (batch->locked && !le_mgr.outage.failed && !batch->explained)
 		le_outage_over();
@@ -554,7 +554,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
 
-		/* requests posted before the manager was last seen running have been handled */
+		/* skip requests that were posted before the manager was last seen running: they were handled */
 		if (box->posted_at > le_mgr.pause.seen_at)
 			rang_at = Min(rang_at, box->posted_at);
 	}

@@ -19,7 +19,7 @@ extern BatchEnd le_batch_run(Batch *batch, ErrorData **error);
  */
 extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
 
-/* Time, by le_clock(), at which the manager must wake up, and the reason for the log. */
+/* Time, by le_clock(), at which the manager must wake up, and the reason why (for the log). */
 typedef struct Wakeup
 {
 	LeTime at;
@@ -33,7 +33,7 @@ wake_earlier(Wakeup *wakeup, LeTime at, const char *why)
 		*wakeup = (Wakeup){at, why};
 }
 
-/* Returns whether there are releases that got a reply but are not written yet. */
+/* Returns whether any release got a reply but is not written yet. */
 extern bool le_batch_has_later(void);
 
 /* Returns when to run the next batch even if no session wakes up the manager. */

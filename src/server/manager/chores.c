@@ -25,8 +25,8 @@
 /* --- fences that last too long --- */
 
 /*
- * Terminates the whole connection.  Canceling its statement would keep fences that were taken before a
- * savepoint, and has no effect on an idle client.
+ * Terminates the whole connection.  Canceling only its statement would leave fences that were taken before a
+ * savepoint, and would not affect an idle client.
  */
 void
 le_fence_end_overdue(LeCore *core, LeTime now)
@@ -80,10 +80,10 @@ typedef struct RoleHistory
 #define ROLES_AT_FIRST 64
 
 static HTAB *role_history = NULL;
-static int64 first_change = 0; /* number of this manager's first change, including those of its load */
+static int64 first_change = 0; /* number of the first change that this manager made, in its load or later */
 static bool counted = false;   /* the first pass over the table is done */
 
-/* Amounts by which one step changes the totals of roles.  They are added after its commit. */
+/* Amounts by which one step changes the totals of roles.  They are added after the commit of the step. */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
@@ -201,8 +201,8 @@ le_history_tend(void)
 /* --- the size of the tables; store/shrink.c does the work --- */
 
 /*
- * Time between two measurements of the tables, and before the first one, because requests that have waited
- * for the manager to start are more urgent.
+ * Time between two measurements of the tables.  Also the time before the first one, because requests that
+ * have waited for the manager to start are more urgent.
  */
 #define LOOK_AFTER (5 * LE_SECOND)
 

@@ -1,6 +1,6 @@
 /*
  * manager/chores.h
- *		Work between batches.
+ *		Does work between batches.
  */
 #ifndef LE_MANAGER_CHORES_H
 #define LE_MANAGER_CHORES_H
@@ -14,14 +14,14 @@
 extern void le_fence_end_overdue(LeCore *core, LeTime now);
 
 /*
- * Measures the tables, for views, and rewrites one that consists mostly of dead rows.  Must not fail or wait:
- * an error is logged.  Returns when to call it again, by le_clock().
+ * Measures the tables, for views, and rewrites a table that consists mostly of dead rows.  Must not fail or
+ * wait: an error is logged.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_shrink_tend(void);
 
 /*
- * Starts to count the size of the history.  next_change: no change of this manager, including those of its
- * load, has a lower number.
+ * Starts to count the size of the history.  next_change: lower limit of the numbers of all changes that this
+ * manager makes, in its load or later.
  */
 extern void le_history_begin(int64_t next_change);
 

@@ -8,27 +8,28 @@
  *
  *	-	A request waits for a holder that only one connection can end, because the holder is bound to its
  *		connection, was acquired in a transaction that is still open, or is fenced by a transaction.  There is
- *		no edge to other holders: any connection can release the holder of a named owner, a holder with a TTL
- *		expires by itself, and any holder of a permit may return it.  A waiter ahead in the queue waits for
- *		the same holders.  If it also waits for other locks, it may delay this request, so there is an edge to
- *		it.
- *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout waits for the processes
- *		that pg_blocking_pids() returns.  PostgreSQL's own detector has run by then.
+ *		no edge to any other holder, because its end does not depend on one connection: any connection can
+ *		release the holder of a named owner, a holder with a TTL expires by itself, and any holder of a permit
+ *		may return one.  A waiter ahead of the request in its queue waits for the same holders.  If that
+ *		waiter also waits for other locks, it may delay this request, so there is an edge to that waiter.
+ *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout waits for the processes that
+ *		pg_blocking_pids() returns.  PostgreSQL's own detector has run by then.
  *
  * A process that is part of a real cycle cannot leave it, so all edges of the cycle still exist when they are
  * checked a second time.  In a false cycle, the edges never existed at the same time, so the second check
  * finds that one is missing.
  *
- * A search is a depth-first search from all processes that have asked since the last search.  Its nodes are
- * the processes and the locks that they wait for, so that the holders of a lock are visited once for all its
- * waiters.  Nodes that lead to no cycle are not visited again.  So the time of a search is proportional to
- * the number of waiters and holders.
+ * A search is a depth-first search that starts from all processes that have asked since the last search.  Its
+ * nodes are the processes and the locks that they wait for, so that the holders of a lock are visited once
+ * for all its waiters.  Nodes that lead to no cycle are not visited again.  So the time of a search is
+ * proportional to the number of waiters and holders.
  *
  * A search has a time budget.  When the budget is exhausted, the search continues with the remaining
- * processes in a later batch, after a pause of nine times its duration, limited to a few seconds.  Nodes that
- * led to no cycle earlier in the search are still skipped, although their waits may have changed: if a
- * process has closed a cycle since then, it asks again within a second, and the next search finds that cycle.
- * If the search from one process takes the whole budget, its budget is doubled, so that every search ends.
+ * processes in a later batch, after a pause of nine times the duration of this part, limited to a few
+ * seconds.  Nodes that led to no cycle earlier in the search are still skipped, although their waits may have
+ * changed: if a process has closed a cycle since then, it asks again within a second, and the next search
+ * finds that cycle.  If the search from a single process takes the whole budget, the budget is doubled, so
+ * that every search ends.
  */
 #include "postgres.h"
 
@@ -105,7 +106,7 @@ typedef struct Step
 typedef struct ProcState
 {
 	uint32 mark;
-	bool asks; /* the process has asked for a search, and none has started from it since */
+	bool asks; /* the process has asked for a search, and no search has started from it since */
 } ProcState;
 
 /*
@@ -285,9 +286,9 @@ somebody_waits(const LeEntry *entry)
 }
 
 /*
- * Returns the nearest entry ahead of this one in the queue that belongs to a group with a blocked call;
- * NULL = none.  Entries farther ahead need no edge, because the returned entry waits for them.  Stops at a
- * waiter that is known to lead to no cycle, because then no entry ahead of it leads to one.
+ * Looks, in the queue ahead of this entry, for entries of groups with a blocked call.  Returns the nearest
+ * such entry; NULL = none.  Entries farther ahead need no edge, because the returned entry waits for them.
+ * Stops at a waiter that is known to lead to no cycle, because then no entry ahead of it leads to one.
  */
 static const LeEntry *
 grouped_ahead(const LeEntry *entry)
@@ -582,7 +583,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	uint32 *procs = palloc(length * sizeof(uint32));
 	const LeLock **waits = palloc(length * sizeof(LeLock *));
 
-	/* the processes of the cycle, and the newest waiter among them */
+	/* collect the processes of the cycle, and find the newest waiter among them */
 	for (int i = first; i < s.length; i++)
 	{
 		uint32 proc = s.path[i].node.proc;
@@ -599,7 +600,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	if (newest < 0)
 		return -1;
 
-	/* one line per process, from the newest waiter on */
+	/* append one line per process, from the newest waiter on */
 	Assert(newest < n && n <= length);
 	for (int i = 0; i < n; i++)
 	{
@@ -703,7 +704,7 @@ le_deadlock_search(const LeCore *core)
 	}
 	assert_states();
 
-	/* processes with numbers below s.next that have asked meanwhile must wait for the next search */
+	/* a process below s.next that asks during this search must wait for the next search */
 	s.under_way = s.next < (uint32) le_shared->max_sessions;
 	end = le_clock();
 	s.not_before =

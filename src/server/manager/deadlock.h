@@ -10,7 +10,7 @@
 /* Records that this process asks for a search for deadlocks. */
 extern void le_deadlock_ask(uint32 proc);
 
-/* Returns when to search for deadlocks, by le_clock(); LE_NEVER if no process has asked. */
+/* Returns the time, by le_clock(), of the next search for deadlocks; LE_NEVER if no process has asked. */
 extern LeTime le_deadlock_next_search(void);
 
 /*

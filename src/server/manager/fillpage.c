@@ -142,7 +142,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
 
-	/* texts, after the name */
+	/* append the texts, after the name */
 	text = put_text((char *) (item + 1) + lock->name_len, owner);
 	text = put_text(text, value);
 	(void) put_text(text, acquirer);
@@ -150,8 +150,8 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 }
 
 /*
- * Returns the first slot that earlier pages have not listed; NULL = none.  A lock never removes a slot from
- * its list, and inserts new slots at the front.
+ * Returns the first slot that earlier pages have not listed; NULL = none.  No slot is ever removed from the
+ * list of a lock, and new slots are inserted at its front.
  */
 static const LeSlot *
 next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
@@ -213,7 +213,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	int32 held PG_USED_FOR_ASSERTS_ONLY = 0;
 	bool whole PG_USED_FOR_ASSERTS_ONLY = from->last == 0;
 
-	/* the name itself, if it is closed and has no holder */
+	/* add the name itself, if it is closed and has no holder */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
 		LePageItem *item = new_item_of(page, lock, 0);
@@ -428,10 +428,10 @@ is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 }
 
 /*
- * The cursor in the command is the last entry of the previous page: its kind, name and token, and in "from"
- * the load that built the core.  New entries are added at the end of the lease's list, and no entry moves.
- * Replies LE_NOT_HELD if that entry has ended, or another load has changed the order of the list; the caller
- * then starts with the first page again.
+ * The cursor in the command identifies the last entry of the previous page by its kind, name and token;
+ * "from" identifies the load that built the core.  New entries are added at the end of the lease's list, and
+ * no entry moves.  Replies LE_NOT_HELD if that entry has ended, or another load has changed the order of the
+ * list; the caller then starts with the first page again.
  *
  * The reply depends on the newest row of all entries on the page.
  */

@@ -1,6 +1,6 @@
 /*
  * manager/fillpage.h
- *		Pages of the live state, for views.
+ *		Fills pages of the live state, for views.
  */
 #ifndef LE_MANAGER_FILLPAGE_H
 #define LE_MANAGER_FILLPAGE_H

@@ -52,7 +52,7 @@ next_hint(void)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.hints_dropped, 1);
 		return NULL;
 	}
-	pg_memory_barrier(); /* the place is free before it is filled */
+	pg_memory_barrier(); /* read "sent" before the element is overwritten */
 	memset(hint, 0, offsetof(LeHint, name));
 	hint->sequence = ring->sequence;
 	return hint;
@@ -106,7 +106,7 @@ push_lease(int64 lease)
 static bool
 push_granted(LeCore *core)
 {
-	int64 lease = 0; /* last lease that got a hint, because consecutive places are often on the same lease */
+	int64 lease = 0; /* last lease that got a hint; consecutive places on the same lease need only one */
 	bool any = false;
 
 	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)

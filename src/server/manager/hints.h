@@ -1,6 +1,6 @@
 /*
  * manager/hints.h
- *		Hints, for the notifier.
+ *		Adds hints, for the notifier.
  */
 #ifndef LE_MANAGER_HINTS_H
 #define LE_MANAGER_HINTS_H

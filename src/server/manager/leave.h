@@ -1,6 +1,6 @@
 /*
  * manager/leave.h
- *		Work to be done before the manager exits.
+ *		Does the work that remains before the manager exits.
  */
 #ifndef LE_MANAGER_LEAVE_H
 #define LE_MANAGER_LEAVE_H

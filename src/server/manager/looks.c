@@ -79,8 +79,9 @@ is_released_by_any(const LeMailbox *box)
 }
 
 /*
- * Returns whether a RENEW or an AWAIT can be served in an outage, because it need not write.  If it cannot,
- * renews the lease of its entry; the request itself waits for the end of the outage, or gets an error.
+ * Returns whether a RENEW or an AWAIT can be served in an outage, because it need not write.  If the request
+ * cannot be served, renews the lease of its entry; the request itself waits for the end of the outage, or
+ * gets an error.
  */
 static bool
 only_keeps(LeMailbox *box, LeTime now)
@@ -106,8 +107,8 @@ only_keeps(LeMailbox *box, LeTime now)
 }
 
 /*
- * Removes a rollback that has no hold or place to undo, because its request got an error or has only waited.
- * Otherwise the session could post no request, not even a renewal.
+ * Removes the mail of a rollback that has no hold or place to undo, because the undone request got an error
+ * or has only waited.  As long as this mail exists, the session can post no request, not even a renewal.
  */
 static void
 clear_empty_undo(uint32 proc)

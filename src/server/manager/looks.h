@@ -1,6 +1,6 @@
 /*
  * manager/looks.h
- *		Requests that need not write, during an outage.
+ *		Serves requests that need not write, during an outage.
  */
 #ifndef LE_MANAGER_LOOKS_H
 #define LE_MANAGER_LOOKS_H
@@ -8,8 +8,8 @@
 #include "manager/state.h"
 
 /*
- * Returns whether the requests or mail of a batch may have to write.  Renewals that have to write become
- * known only when they are applied.
+ * Returns whether the requests or mail of a batch may have to write.  Whether a renewal has to write is known
+ * only when it is applied.
  */
 extern bool le_take_may_write(const Batch *batch);
 

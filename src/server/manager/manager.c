@@ -84,8 +84,8 @@ manager_exit(int code, Datum arg)
 }
 
 /*
- * Registers this process in the database entry that the launcher has prepared for it.  Exits if there is
- * none.
+ * Registers this process in the database entry that the launcher has prepared for it.  Exits if there is no
+ * such entry.
  */
 static void
 take_entry(Oid dboid)
@@ -225,14 +225,14 @@ serve(void)
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
 	bool all = true; /* in the first batch, also serve mailboxes that rang before the start */
-	bool nap = true; /* nap after a batch, because a mailbox may have rung softly meanwhile */
+	bool nap = true; /* nap after a batch, because le_ring_softly() may not have woken up the manager */
 
 	for (;;)
 	{
 		int n;
 		Wakeup wakeup, chores = {LE_NEVER, "nothing"};
 
-		/* signals and chores */
+		/* handle signals, and do chores */
 		Assert(pg_atomic_read_u32(&my_db->asleep) == 0);
 		le_sleep_reset();
 		handle_signals(procs, slept_until);
@@ -246,7 +246,7 @@ serve(void)
 		}
 		keep_interval(last_batch);
 
-		/* a batch */
+		/* run a batch, if there is work */
 		n = le_take_stack(my_db, procs);
 		if (all)
 			n = le_mailboxes_with_work(procs);
@@ -265,7 +265,7 @@ serve(void)
 			continue;
 		}
 
-		/* nothing to do */
+		/* sleep, because there is nothing to do */
 		wake_earlier(&wakeup, chores.at, chores.why);
 		slept_until = wakeup.at;
 		sleep_until(wakeup, nap);

@@ -1,6 +1,6 @@
 /*
  * manager/memory.h
- *		Memory of the core, and its limit.
+ *		Allocates the memory of the core, and limits it.
  */
 #ifndef LE_MANAGER_MEMORY_H
 #define LE_MANAGER_MEMORY_H

@@ -1,6 +1,6 @@
 /*
  * manager/outage.c
- *		Outages: times in which nothing can be written, for whatever reason.
+ *		Handles outages: times in which nothing can be written, for whatever reason.
  *
  * A batch that writes first locks its tables, without waiting.  If another session has locked them, or waits
  * for such a lock, nothing of the batch is applied, and the core is unchanged.  If a batch gets no
@@ -163,8 +163,8 @@ le_outage_failed(const ErrorData *error)
 	LeTime now = le_clock();
 
 	/*
-	 * A long pause stays long when an outage ends, because a small write may end it although larger writes
-	 * still fail.
+	 * A long pause stays long when an outage ends, because a small write may have ended the outage although
+	 * larger writes still fail.
 	 */
 	failed_pause = now - failed_at < 2 * FAILED_MOST ? Min(2 * failed_pause, FAILED_MOST) : FAILED_PAUSE;
 	failed_at = now;
@@ -275,7 +275,7 @@ le_outage_refuse(const Batch *batch)
 		LeMailbox *box = mailbox_of(proc);
 		LeTime waits_since = le_mgr.outage.since;
 
-		/* posted_at belongs to the request that the batch has seen only while that request has no reply */
+		/* posted_at belongs to request "number" only until that request has a reply */
 		if (pg_atomic_read_u32(&box->answered) != number)
 			waits_since = Max(waits_since, box->posted_at);
 		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)

@@ -1,6 +1,6 @@
 /*
  * manager/outage.h
- *		The time in which nothing can be written.
+ *		Handles outages: times in which nothing can be written.
  */
 #ifndef LE_MANAGER_OUTAGE_H
 #define LE_MANAGER_OUTAGE_H
@@ -37,7 +37,7 @@ extern bool le_outage_explains(const ErrorData *error, bool has_xid);
  */
 extern void le_outage_note(const ErrorData *error);
 
-/* Returns whether this request only reads the state or renews. */
+/* Returns whether this request only reads the state or renews a lease. */
 extern bool le_request_looks(const LeMailbox *box);
 
 /*

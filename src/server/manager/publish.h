@@ -1,6 +1,6 @@
 /*
  * manager/publish.h
- *		Counters, for views.
+ *		Publishes counters, for views.
  */
 #ifndef LE_MANAGER_PUBLISH_H
 #define LE_MANAGER_PUBLISH_H

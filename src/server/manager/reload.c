@@ -101,7 +101,7 @@ load_core(int64_t next_revision, bool copied)
 	LeCore *volatile core = NULL;
 	bool complete;
 
-	/* the core's time after this load, which does not include the time since the failed batch */
+	/* after this load, the core's time does not include the time since the failed batch */
 	(void) le_pause_mended(&mended, clock);
 	now = le_pause_time(&mended, clock);
 	load.clock = (LeClock){now, le_wall(now)};
@@ -209,8 +209,8 @@ le_load_again(ErrorData **error)
 
 /*
  * Returns the latest time known to this server, counted from INCARNATION_EPOCH.  A standby whose clock is
- * behind knows a later time from the commits of its primary or, if it was started after them, from its last
- * checkpoint.
+ * behind knows a later time from the commits of its primary or, if it was started after those commits, from
+ * its last checkpoint.
  */
 static LeTime
 latest_time(uint32 timelines)

@@ -23,8 +23,8 @@ extern bool le_load_uncommitted(void *arg, uint64 session, uint32 xact);
 extern void le_load_limits(LeCore *core, int work);
 
 /*
- * Loads the state again after a failed batch.  Leases keep the time that they had left.  If the load fails,
- * returns false and sets *error.
+ * Loads the state again after a failed batch.  Each lease keeps the remaining time that it had when the batch
+ * failed.  If the load fails, returns false and sets *error.
  */
 extern bool le_load_again(ErrorData **error);
 

@@ -9,11 +9,11 @@
  *
  * If a batch fails, its asynchronous releases, whose calls have already returned, stay in their mailboxes.
  * The replay applies them before any new request, so that no request finds a lock held that its session has
- * released.  Only requests that waited before the load come first.  If a release fails again, or nothing can
- * be read, no session gets an error: the release stays in its mailbox, and all mailboxes are checked again
- * after RETRY_AFTER.  A manager applies it before it exits; if a manager dies, the next one applies it.  The
- * release is lost only if the extension is dropped, if the server crashes, or if the server stops and the
- * manager cannot write it within LEAVING_AT_MOST (leave.c).
+ * released.  Only requests that already waited before the load are applied earlier.  If a release fails
+ * again, or nothing can be read, no session gets an error: the release stays in its mailbox, and all
+ * mailboxes are checked again after RETRY_AFTER.  A manager applies it before it exits; if a manager dies,
+ * the next one applies it.  The release is lost only if the extension is dropped, if the server crashes, or
+ * if the server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
@@ -34,8 +34,9 @@
 #define REPLAY_AT_MOST (1 * LE_SECOND)
 
 /*
- * Prepares for the next batch after one that was not done: loads the core again if it is stale.  If the cause
- * is an outage, begins or continues it.  Returns false, and sets *error, if nothing can be read.
+ * Prepares for the next batch after a batch whose result is not BATCH_DONE: loads the core again if it is
+ * stale.  If the batch failed because of an outage, begins or continues the outage.  Returns false, and sets
+ * *error, if nothing can be read.
  */
 static bool
 reload(BatchEnd end, ErrorData **error)

@@ -1,6 +1,6 @@
 /*
  * manager/state.c
- *		The state of the manager.
+ *		Defines the state of the manager.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * manager/state.h
- *		The state of the manager, and functions that query it.
+ *		Declares the state of the manager, and functions that query it.
  */
 #ifndef LE_MANAGER_STATE_H
 #define LE_MANAGER_STATE_H
@@ -130,7 +130,7 @@ typedef struct Manager
 	int64 incarnation;      /* incarnation of this manager, reported to clients of leases; differs for each
 							 * manager */
 	LeStats seen;           /* the core's counters when they were last published */
-	LePause pause;          /* pauses; the core's clock is le_clock() without them */
+	LePause pause;          /* pauses so far; the core's clock is le_clock() minus their length */
 	LeLife life;            /* this manager's life and earlier ones: see core/life.h */
 	LeTime life_began;      /* start of this life, on the core's clock */
 
@@ -176,7 +176,7 @@ set_core_state(CoreState to)
 	le_mgr.core_state = to;
 }
 
-/* Returns the core's time: le_clock() without pauses. */
+/* Returns the core's time, which is le_clock() minus the length of all pauses so far. */
 static inline LeTime
 core_now(void)
 {

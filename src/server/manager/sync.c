@@ -1,17 +1,17 @@
 /*
  * manager/sync.c
- *		lease_sync(): renews a lease, carries out the items of the call, and returns
- *		the news of the lease.
+ *		Carries out lease_sync(): renews a lease, processes the items of the call, and returns the news of the
+ *		lease.
  *
  * The steps of a call:
  *
- *	1.	The lease is renewed.  No other step can prevent that.  It was also renewed at the start of the batch,
- *		like all leases that are kept alive.
+ *	1.	The lease is renewed.  No other step can prevent the renewal.  The lease was also renewed at the start
+ *		of the batch, like all leases that are kept alive.
  *	2.	Old calls are detected; no item of an old call is carried out.  A call is old if its number is not
  *		higher than that of an earlier call: the sender has given up waiting for it.  A call whose sender has
  *		seen news of another manager may also be old, because the numbers of calls are not stored.
- *	3.	First the releases are carried out, then all other items, each on its own and in order.  If one fails,
- *		only its own result says so.
+ *	3.	First the releases are carried out, then all other items, each on its own and in order.  If an item
+ *		fails, only the result of that item reports it.
  *	4.	The news that the client has not seen yet is added, except news that is already in the results.
  *
  * The reply has one LSN for all its contents.  The session decides whether the client waits for it
@@ -396,7 +396,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	Assert(!batch->looks_only || call.nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
 
-	/* with "raised", no LSN is needed: until the flush, the shorter validity in the reply counts */
+	/* a raised renewal needs no LSN: until the flush, the shorter validity in the reply applies */
 	box->sync.lease_lsn = reply.raised ? 0 : reply.wrote ? LE_LSN_OF_BATCH : reply.lsn;
 
 	/* steps 2 and 3 */

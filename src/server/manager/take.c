@@ -1,7 +1,7 @@
 /*
  * manager/take.c
- *		The order of service: mail and requests are taken from the mailboxes of a
- *		batch, and applied to the core.
+ *		Takes mail and requests from the mailboxes of a batch, in the order of service, and applies them to
+ *		the core.
  *
  * The order of a batch:
  *
@@ -387,8 +387,9 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	}
 
 	/*
-	 * WAITING: the mailbox keeps the revision.  The session is notified if it waits for a lock that it holds
-	 * itself, unless the lock is a permit, because another holder may give back a permit first.
+	 * WAITING: the mailbox keeps the revision.  If the session waits for a lock that it holds itself, it is
+	 * notified.  It is not notified if it waits for a permit, because another holder may return a permit
+	 * first.
 	 */
 	if (reply.status == LE_WAITING)
 	{
@@ -635,8 +636,8 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 			return WORK_HEAVY;
 
 		/*
-		 * light with any number of names, because the place that it keeps alive could expire if it were
-		 * deferred
+		 * an AWAIT is light with any number of names: if it were deferred, the place that it keeps alive
+		 * could expire
 		 */
 		case LE_CMD_AWAIT:
 			return WORK_LIGHT;
@@ -712,7 +713,7 @@ defer(uint32 proc)
 	le_mgr.deferred[le_mgr.ndeferred++] = proc;
 }
 
-/* The turn of a mailbox in a batch. */
+/* A mailbox in a batch: the kind of its work, and how much of it is done. */
 typedef struct Turn
 {
 	uint32 proc;
@@ -731,7 +732,7 @@ take_turn(Batch *batch, Turn *turn)
 	if (heavy && (le_core_is_full(le_mgr.core) || (batch->backing_off && turn->work != WORK_STEP)))
 	{
 		if (turn->work == WORK_STEP)
-			le_ring(mailbox_of(turn->proc)); /* the next batch serves it without a turn */
+			le_ring(mailbox_of(turn->proc)); /* not deferred, but served by the next batch */
 		else
 			defer(turn->proc);
 		return;
@@ -753,7 +754,7 @@ le_take(Batch *batch)
 
 	Assert(le_mgr.core_state == CORE_SERVING);
 
-	/* requests that keep a lease alive */
+	/* step 2: take the requests that keep a lease alive */
 	for (int i = 0; i < n; i++)
 	{
 		LeMailbox *box = mailbox_of(batch->procs[i]);
@@ -766,7 +767,7 @@ le_take(Batch *batch)
 			le_take_request(batch, batch->procs[i]);
 	}
 
-	/* asynchronous releases; the amount of the remaining work depends on the state after them */
+	/* step 3: apply asynchronous releases, which may change the amount of the remaining work */
 	for (int i = 0; i < batch->n; i++)
 	{
 		turns[i].proc = batch->procs[i];
@@ -775,7 +776,7 @@ le_take(Batch *batch)
 	for (int i = 0; i < n; i++)
 		turns[i].work = work_of(turns[i].proc);
 
-	/* ends of calls that wait for many names, then everything else */
+	/* step 4: end calls that wait for many names; step 5: serve everything else */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].work == WORK_CANCEL)
@@ -787,7 +788,7 @@ le_take(Batch *batch)
 			take_turn(batch, &turns[i]);
 	}
 
-	/* defer mailboxes whose mail is only partly applied, after those that have not been started */
+	/* defer mailboxes whose mail is only partly applied, behind those that have not been started */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].cut)

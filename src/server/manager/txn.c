@@ -1,6 +1,6 @@
 /*
  * manager/txn.c
- *		Transactions of the manager, for batches and chores.
+ *		Begins, commits and rolls back the transactions of batches and chores.
  */
 #include "postgres.h"
 
@@ -63,8 +63,8 @@ le_txn_commit(bool flush)
 
 /*
  * Writes a record for callers whose request wrote nothing (a renewal, is_held(), a lock that is already
- * held), so that they can wait until a standby has it.  So a primary that is cut off from its synchronous
- * standbys confirms nothing.
+ * held), so that they can wait until a standby has the record.  So a primary that is cut off from its
+ * synchronous standbys confirms nothing.
  */
 XLogRecPtr
 le_txn_log_nothing(void)
@@ -82,8 +82,8 @@ le_txn_failed(bool log)
 	ErrorData *error;
 
 	/*
-	 * Must be first: outside of a transaction, neither an abort nor an error in this function would release
-	 * LWLocks.
+	 * Call LWLockReleaseAll() first: outside of a transaction, neither an abort nor an error in this function
+	 * would release LWLocks.
 	 */
 	LWLockReleaseAll();
 	MemoryContextSwitchTo(le_mgr.batch_context);

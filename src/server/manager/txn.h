@@ -1,6 +1,6 @@
 /*
  * manager/txn.h
- *		Transactions of the manager.
+ *		Begins, commits and rolls back the transactions of the manager.
  */
 #ifndef LE_MANAGER_TXN_H
 #define LE_MANAGER_TXN_H
@@ -21,8 +21,8 @@ extern XLogRecPtr le_txn_commit(bool flush);
  */
 extern bool le_txn_lock_tables(Batch *batch);
 /*
- * Logs the current error if "log" is set, and rolls back.  Called in PG_CATCH, in a transaction or not.
- * Returns a copy of the error, in the batch's memory context.
+ * Logs the current error if "log" is set, and rolls back.  Called in PG_CATCH, inside or outside of a
+ * transaction.  Returns a copy of the error, in the batch's memory context.
  */
 extern ErrorData *le_txn_failed(bool log);
 /*
