@@ -40,7 +40,8 @@ extern int64 le_pending_own(LeKind kind, LeText name);
 /* Withdraws the pending releases of this token and name, because the lock was acquired again. */
 extern void le_pending_cancel(int64 token, LeText name);
 /*
- * Withdraws the pending releases of this token, with which the manager replied to cmd, for all names of cmd.
+ * Withdraws the pending releases of this token for all names of cmd.  The manager has replied to cmd with
+ * this token.
  */
 extern void le_pending_cancel_all(const LeCommand *cmd, int64 token);
 

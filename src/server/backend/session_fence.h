@@ -14,7 +14,7 @@
  */
 extern void le_fence_take(int64 token);
 
-/* Records, for fence_guard(), that this token holds this name, which the manager has confirmed. */
+/* Records, for fence_guard(), that this token holds this name.  The manager must have confirmed it. */
 extern void le_fence_note(LeKind kind, LeText name, int64 token);
 
 /* Returns whether this transaction now holds a fence of this name.  token 0: the fence of any holder. */

@@ -43,7 +43,7 @@ typedef struct LeLeader
 /* Sends a CHECK of the holder of the command's name.  The reply contains the term. */
 extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
 
-/* Gets, in reply->lsn, the LSN of the newest visible change of any election. */
+/* Sets reply->lsn to the LSN of the newest visible change of any election. */
 extern void le_request_changes(LeReply *reply);
 
 /* A request for the page of the live state that begins at a cursor; see shared/page_format.h. */

@@ -110,8 +110,8 @@ only_function(const FunctionScan *scan, Beside beside)
 }
 
 /*
- * Returns the expression of a plan that is a single Result without input and computes nothing else, or of a
- * plan that is one function in FROM, if "beside" allows that.  Returns NULL for any other plan.
+ * Returns the only expression of a plan.  The plan must be a single Result without input or, if "beside"
+ * allows that, one function in FROM.  Returns NULL for any other plan.
  */
 static Node *
 only_target(const PlannedStmt *stmt, Beside beside)

@@ -16,7 +16,7 @@ le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
 	if (!le_core_wanted_to_write(le_mgr.core))
 		return;
 
-	/* the reply to an AWAIT cannot state a shorter validity, so it must wait until the row is written */
+	/* unlike a renewal, an AWAIT gets no shorter validity: its reply must wait until the row is written */
 	if (batch->looks_only)
 		reply->wrote |= cmd->type == LE_CMD_AWAIT;
 	else if (le_txn_lock_tables(batch))

@@ -343,8 +343,8 @@ apply(Batch *batch)
 }
 
 /*
- * Resets the state of a batch and sets its time, which is not earlier than the posting of any request that
- * it takes.
+ * Resets the state of a batch, and sets its time.  This time is not earlier than the posting of any request
+ * that the batch takes.
  */
 static void
 begin(Batch *batch)
@@ -465,7 +465,7 @@ run(Batch *batch)
 	le_publish();
 	le_take_back_off(batch);
 
-	/* 6. steps that may fail; if one does, the state is loaded again, but no reply or write is lost */
+	/* 6. run steps that may fail: a failure reloads the state, but loses no reply or write */
 	tell_pause(committed_at - batch->began_at, moved);
 	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);

@@ -7,10 +7,7 @@
 
 #include "core/core.h"
 
-/*
- * Terminates each connection whose fence still exists lock_election.fence_timeout after the fenced holder has
- * ended.
- */
+/* Terminates each connection whose fence has outlived the fenced holder by lock_election.fence_timeout. */
 extern void le_fence_end_overdue(LeCore *core, LeTime now);
 
 /*
@@ -32,8 +29,8 @@ extern void le_history_begin(int64_t next_change);
 extern void le_history_reserve(LeCore *core);
 
 /*
- * Adds the changes of elections that a batch has written to the sizes of the roles' histories.  Must not
- * fail: le_history_reserve() has allocated the memory.
+ * After a batch has written changes of elections, adds their sizes to the sizes of the roles' histories.
+ * Must not fail: le_history_reserve() has allocated the memory.
  */
 extern void le_history_written(LeCore *core);
 

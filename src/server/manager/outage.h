@@ -26,8 +26,8 @@ extern void le_outage_over(void);
 extern bool le_outage_allows_batch(void);
 
 /*
- * Returns whether this error means that nothing at all can be written. has_xid: whether its transaction has
- * an id.
+ * Returns whether this error means that nothing at all can be written.  has_xid: whether the failed
+ * transaction has a transaction id.
  */
 extern bool le_outage_explains(const ErrorData *error, bool has_xid);
 

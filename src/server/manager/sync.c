@@ -8,7 +8,7 @@
  *	1.	The lease is renewed.  No other step can prevent the renewal.  The lease was also renewed at the start
  *		of the batch, like all leases that are kept alive.
  *	2.	Old calls are detected; no item of an old call is carried out.  A call is old if its number is not
- *		higher than that of an earlier call: the sender has given up waiting for it.  A call whose sender has
+ *		higher than that of an earlier call: its sender has given up waiting for it.  A call whose sender has
  *		seen news of another manager may also be old, because the numbers of calls are not stored.
  *	3.	First the releases are carried out, then all other items, each on its own and in order.  If an item
  *		fails, only the result of that item reports it.

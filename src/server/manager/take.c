@@ -511,7 +511,7 @@ le_take_waiting(Batch *batch)
 	{
 		int64 revision PG_USED_FOR_ASSERTS_ONLY = mailbox_of(procs[i])->revision;
 
-		/* the core enqueues them in the order of revisions */
+		/* the requests are taken in the order of revisions, in which the core enqueues them */
 		Assert(before < revision && revision < le_core_next_revision(le_mgr.core));
 		before = revision;
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);

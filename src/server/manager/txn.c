@@ -39,10 +39,10 @@ le_txn_lock_tables(Batch *batch)
 
 /*
  * Commits the transaction.  A batch commits without a flush: when its replies are given, its commit record is
- * only in the WAL buffers.  A session whose reply depends on that record (LeReply.lsn) has it flushed before
- * its statement returns, unless its synchronous_commit is off, see shared/flush.h.  So no client sees a grant
- * that a crash can undo, and one flush serves many batches.  The manager itself flushes only a new
- * incarnation, for which no session waits, and which must be on disk before a token uses it.
+ * only in the WAL buffers.  A session whose reply depends on that record (LeReply.lsn) waits for the flush of
+ * that record before its statement returns, unless its synchronous_commit is off, see shared/flush.h.  So no
+ * client sees a grant that a crash can undo, and one flush serves many batches.  The manager itself flushes
+ * only a new incarnation, for which no session waits, and which must be on disk before a token uses it.
  * test/t/029_crash.t fails if a reply does not wait for its flush, and 021_tables.t fails if it does not wait
  * for the commit.
  */

@@ -110,11 +110,11 @@ extern void le_store_begin_batch(void);
 extern int le_store_write(LeCore *core, LeTime now);
 
 /*
- * Rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see store/shrink.c,
- * and writes the size of each table to bytes.  Skips a table that another process has locked.  Called between
- * two batches; the core must match the tables.  Keeps the new locators in "context" until the transaction has
- * committed and le_store_shrunk() passes them to the core.  le_store_shrunk() must not fail, because the core
- * would then have outdated locators.
+ * le_store_shrink() rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see
+ * store/shrink.c, and writes the size of each table to bytes.  Skips a table that another process has locked.
+ * Called between two batches; the core must match the tables.  Keeps the new locators in "context" until the
+ * transaction has committed and le_store_shrunk() passes them to the core.  le_store_shrunk() must not fail,
+ * because the core would then have outdated locators.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);

@@ -16,8 +16,9 @@ typedef struct LeVersioned
 } LeVersioned;
 
 /*
- * Each of these functions runs a statement in the caller's transaction, with the snapshot that its isolation
- * level requires.  key and value: of type text.  le_version_read() reads the row of a key.
+ * Each of these functions runs a statement in the caller's transaction, with the snapshot that the
+ * transaction's isolation level requires.  key and value: of type text.  le_version_read() reads the row of a
+ * key.
  */
 extern void le_version_read(Datum key, LeVersioned *row);
 
