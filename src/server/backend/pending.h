@@ -33,8 +33,8 @@ extern bool le_pending_is_free(void);
 /* Returns the number of holds of this token and name that have a pending release. */
 extern int64 le_pending_count(int64 token, LeText name);
 /*
- * Returns the token of the newest pending release of this name among those whose holder is this connection,
- * without a named owner; 0 = none.
+ * Looks for pending releases of this name whose holder is this connection, without a named owner.  Returns
+ * the token of the newest such release; 0 = none.
  */
 extern int64 le_pending_own(LeKind kind, LeText name);
 /* Withdraws the pending releases of this token and name, because the lock was acquired again. */

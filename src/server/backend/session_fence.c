@@ -1,6 +1,6 @@
 /*
  * backend/session_fence.c
- *		Takes fences, with which a transaction prevents the replacement of a holder.
+ *		Takes fences.  A transaction takes a fence to keep the manager from replacing a holder.
  *
  * A fence is a share lock in PostgreSQL's own lock manager, held until the end of the (sub)transaction.  The
  * manager does not end a holder that has a fence.  It checks whether the fence's lock is held, but does not
@@ -63,8 +63,8 @@ static LeFenceCount *counts = NULL;
 static int my_many_fences = 0;
 
 /*
- * Returns half the size of the lock table, which is the limit for all transactions that have more than
- * max_locks_per_transaction fences.
+ * Returns the total limit for all transactions that have more than max_locks_per_transaction fences: half the
+ * size of the lock table.
  */
 static int64
 max_fences(void)

@@ -1,6 +1,6 @@
 /*
  * backend/session_fence.h
- *		Takes fences, with which a transaction prevents the replacement of a holder.
+ *		Takes fences.  A transaction takes a fence to keep the manager from replacing a holder.
  */
 #ifndef LE_SESSION_FENCE_H
 #define LE_SESSION_FENCE_H

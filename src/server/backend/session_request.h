@@ -15,8 +15,9 @@
 /*
  * Sends a command and waits for the reply.  Fills in the command's session, transaction and request number.
  * Can be cancelled at any time; the rollback of the (sub)transaction then undoes a grant.  If the manager
- * replies with an error, raises it.  snapshot_kept: the wait holds a snapshot, which is logged after a
- * minute.  For a command with several names, sets cmd->name to the name that the reply is about.
+ * replies with an error, raises it.  snapshot_kept: the session keeps its snapshot during the wait; a wait of
+ * more than a minute is then logged.  For a command with several names, sets cmd->name to the name that the
+ * reply is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 

@@ -8,8 +8,8 @@
 #include "backend/sync_body.h"
 
 /*
- * Makes a lease_sync() call.  A rollback of the transaction does not undo it.  Raises an error if the lease
- * cannot be renewed.
+ * Makes a lease_sync() call.  A rollback of the transaction does not undo the call.  Raises an error if the
+ * lease cannot be renewed.
  */
 extern void le_sync(LeSync *sync);
 

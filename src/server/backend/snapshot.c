@@ -3,8 +3,8 @@
  *		Lets a call wait without a snapshot, where that is provably safe.
  *
  * While a snapshot is held, VACUUM cannot remove rows and CREATE INDEX CONCURRENTLY cannot finish, in the
- * whole database.  A statement that consists only of a call of this extension no longer needs its snapshot
- * once the arguments have been evaluated, which is the case when the call begins.
+ * whole database.  A statement that consists only of a call of this extension needs its snapshot only until
+ * the call begins, because its arguments have been evaluated by then.
  *
  * The conditions are narrow on purpose.  A query around the call (through a function, a cursor, EXPLAIN or a
  * trigger) may continue to read with its snapshot after the wait, and would miss rows that VACUUM has removed
@@ -91,8 +91,8 @@ typedef enum Beside
 } Beside;
 
 /*
- * Returns the expression of a FROM clause that consists of one function and whose rows are used only as
- * "beside" allows; otherwise NULL.
+ * If the FROM clause is a single function call, and its rows are used only as "beside" allows, returns the
+ * expression of the call.  Otherwise returns NULL.
  */
 static Node *
 only_function(const FunctionScan *scan, Beside beside)

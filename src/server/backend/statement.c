@@ -126,7 +126,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
-	/* before the command */
+	/* checks before the command runs */
 	le_guard_tables(node);
 	if (discard_all && (le_xact.is_open || le_xact.is_touched))
 		ereport(

@@ -65,7 +65,7 @@ static SubTransactionId aborting = InvalidSubTransactionId;
  *		so a holder may expire before its release is applied, which has the same effect.
  *	5.	Mail the end of the fence last, so that the manager sees the final releases and fences of this
  *		transaction, and grants the locks that have become free.
- *	6.	Wait for the standbys.  No other session waits for this one meanwhile.
+ *	6.	Wait for the standbys.  No other session waits for this session meanwhile.
  */
 static void
 top_ended(bool is_commit)

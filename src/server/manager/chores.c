@@ -1,6 +1,6 @@
 /*
  * manager/chores.c
- *		Work that the manager does after and between its batches.
+ *		Does the work of the manager after and between its batches.
  *
  * The chores terminate connections whose fences last too long, delete old rows of the history of elections,
  * rewrite a table that consists mostly of dead rows, and record the uptime.  Each chore does only a little

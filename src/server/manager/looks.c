@@ -134,8 +134,8 @@ clear_empty_undo(uint32 proc)
 }
 
 /*
- * Applies the end of a session that has no entries to end and no other mail.  Otherwise no new session could
- * use the mailbox until the outage ends.
+ * Applies the end of a session if it ends no entries, and if the mailbox has no other mail.  Otherwise no new
+ * session could use the mailbox until the outage ends.
  */
 static void
 take_quiet_end(uint32 proc, LeTime now)

@@ -16,8 +16,8 @@
 
 /*
  * The core's memory context has blocks of STATE_BLOCK bytes.  A piece larger than SMALL_PIECE has its own
- * block, which is freed with it, so the size of the context is the memory in use.  Smaller pieces are texts
- * that belong to larger pieces.
+ * block, which is freed with the piece, so the size of the context is the memory in use.  Smaller pieces are
+ * texts that belong to larger pieces.
  */
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024

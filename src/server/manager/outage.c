@@ -5,9 +5,9 @@
  * A batch that writes first locks its tables, without waiting.  If another session has locked them, or waits
  * for such a lock, nothing of the batch is applied, and the core is unchanged.  If a batch gets no
  * transaction id, the core must be loaded again, after which it agrees with the tables.  In both cases the
- * core can still be read, and leases can be renewed. (A full disk is no outage, because writes that need no
- * room succeed.  A locked row is no outage, nor is a locked history table, which only changes of elections
- * need: see replay.c.)  During an outage:
+ * core can still be read, and leases can be renewed.  (A full disk is no outage, because writes that need no
+ * room succeed.  A locked row is no outage, and neither is a locked history table, because only changes of
+ * elections need that table: see replay.c.)  During an outage:
  *
  *	1.	Requests that need not write (renewals, checks, fences, pages of views) are served, if their replies
  *		depend on nothing unwritten (looks.c).

@@ -97,8 +97,8 @@ apply_releases(Mail *mail, LeTime now)
 	cmd.xact = releases->xact;
 
 	/*
-	 * if a COMMIT waits for the releases, do not postpone their writes, because it must get an error if they
-	 * fail
+	 * if a COMMIT waits for the releases, do not postpone their writes, because COMMIT must get an error if
+	 * the writes fail
 	 */
 	cmd.later = mail->async && !releases->durable_release && !le_waits_for_standby(releases->need_standby);
 	items = le_releases_open(releases, &segment);
@@ -334,7 +334,7 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 /*
  * Applies the command of a mailbox.  If nothing has to be written for it, replies immediately; otherwise the
  * reply is given with the batch or, if the request waits, with a later batch.  Once memory is reserved, the
- * core cannot fail, and never applies half of a command. apply_each() may fail, which fails the batch.
+ * core cannot fail, and never applies half of a command.  apply_each() may fail; then the batch fails.
  */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
@@ -442,8 +442,8 @@ le_take_request(Batch *batch, uint32 proc)
 	pg_read_barrier();
 
 	/*
-	 * A request that was posted after the stack was taken must wait for the next batch, because an
-	 * asynchronous release that returned before it may be on the next stack.
+	 * A request that was posted after the stack was taken must wait for the next batch: an asynchronous
+	 * release that returned before the request was posted may be on the next stack.
 	 */
 	if (box->posted_at > batch->rung_until)
 	{
@@ -607,8 +607,8 @@ work_of_end(const LeMailbox *box, uint32 proc)
 }
 
 /*
- * Classifies a step of a heavy request, whose session posts the next step.  If there is mail, too, the work
- * is heavy.
+ * Classifies a step of a heavy request; its session posts the next step after the reply.  If the mailbox also
+ * has mail, the work is heavy.
  */
 static Work
 work_of_step(uint32 mail)

@@ -130,8 +130,8 @@ open_if_free(const StoreTable *table)
 }
 
 /*
- * Returns whether the table has few rows on many pages.  Also requires that the rows are where the core has
- * recorded them, and that no other process has rewritten the table.
+ * Returns whether the table has few rows on many pages, and can be rewritten: the rows are where the core has
+ * recorded them, and no other process has rewritten the table.
  */
 static bool
 is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pages)

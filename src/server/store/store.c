@@ -208,8 +208,8 @@ le_store_is_claimed(void)
 /* --- the small tables --- */
 
 /*
- * A small table, which has no index, and a scan of it.  The scan has its own snapshot, which includes rows
- * that this transaction has written.
+ * A table that is small and has no index, and a scan of this table.  The scan has its own snapshot, which
+ * includes rows that this transaction has written.
  */
 typedef struct SmallTable
 {

@@ -120,9 +120,8 @@ extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
- * The history of elections, see store/historyrows.c.  le_store_scan_history() reads the changes of an
- * election after the one with number "after", in order.  It can be called in any backend, and uses the active
- * snapshot.
+ * The history of elections, see store/historyrows.c.  le_store_scan_history() reads, in order, the changes of
+ * an election with numbers above "after".  It can be called in any backend, and uses the active snapshot.
  */
 typedef struct LeStoredChange
 {

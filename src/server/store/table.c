@@ -227,7 +227,7 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber, get_opcode(equal), keys[i]);
 	}
 
-	/* a dirty snapshot also shows rows of uncommitted transactions; skip the row that was just written */
+	/* use a dirty snapshot, to see rows of uncommitted transactions; skip the row that was just written */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(table->rel, RelationGetRelid(index), true, &dirty, table->nkey, scankeys);
 	while (first == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
