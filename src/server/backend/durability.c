@@ -164,8 +164,8 @@ wait_in_silence(XLogRecPtr lsn)
 /*
  * Records a wait for standbys that was given up.  Without this record, health() would not notice that the
  * standbys confirm nothing if all clients have short timeouts.  If an older record is still unconfirmed,
- * keeps it, unless it is of a wait for replay and this wait is not: for most callers, health() ignores waits
- * for replay.
+ * keeps the older one.  Exception: a wait of another mode replaces a wait for replay, because health()
+ * ignores waits for replay for most callers.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)

@@ -21,7 +21,7 @@ extern void le_leave_in_order(uint32 *procs, LeTime slept_until);
 
 /*
  * Writes the releases that got a reply but are not written yet.  Takes no more requests, because all tokens
- * of the next manager must be higher than those of this one.  If the write fails, each of these locks stays
+ * of the next manager must be higher than those of this one.  If the write fails, each released lock stays
  * held until its TTL ends.
  */
 extern void le_leave_serving_nobody(uint32 *procs);

@@ -15,7 +15,7 @@ extern void le_outage_locked(const ErrorData *error);
 extern void le_outage_failed(const ErrorData *error);
 /*
  * Ends the outage, if there is one.  Called when a write has succeeded or, if locked tables were the only
- * reason, when a batch has locked the tables.
+ * reason for the outage, when a batch has locked the tables.
  */
 extern void le_outage_over(void);
 

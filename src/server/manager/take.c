@@ -159,7 +159,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 
 	Assert(mail->undo != 0 || mail->flags != 0);
 
-	/* a rollback */
+	/* apply a rollback */
 	if (mail->undo != 0)
 	{
 		cmd.type = LE_CMD_UNDO;
@@ -174,7 +174,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 		}
 	}
 
-	/* the releases of a commit */
+	/* apply the releases of a commit */
 	if (mail->flags & LE_MAIL_RELEASED)
 	{
 		apply_releases(mail, now);
@@ -185,7 +185,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 		}
 	}
 
-	/* the end of the session */
+	/* apply the end of the session */
 	if (mail->flags & LE_MAIL_SESSION_END)
 	{
 		cmd.type = LE_CMD_SESSION_END;
