@@ -1,10 +1,10 @@
-"""Fixtures for pytest: a throw-away PostgreSQL with locks in it. Found by pytest where lock-election is installed.
+"""Fixtures for pytest: a throw-away PostgreSQL with locks in it. pytest finds them if lock-election is installed.
 
     def test_job(lock_election_database):
         with lock_election.connect(lock_election_database) as session:
             ...
 
-A module of its own, so that pytest can load it without lock_election: the tests that use no fixture pay nothing.
+It is a separate module, so that pytest can load it without importing lock_election if no test uses a fixture.
 """
 
 from __future__ import annotations

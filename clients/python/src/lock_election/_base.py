@@ -1,7 +1,7 @@
 """The part that the threaded and the asyncio sessions share: argument checks, and the steps of each call.
 
 The steps of a call are a generator. It yields a request and a time, and is resumed when the request has changed or
-that time has come. Each kind of session runs the generator in its own way.
+the time is reached. Each kind of session runs the generator in its own way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def wrong(what: str, value: object, allowed: str) -> errors.InvalidRequest:
 
 
 def check_seconds(what: str, value: object, low: float = 0, high: float = math.inf, none: str = "") -> float:
-    """Returns a timedelta or a number as a float of seconds. Accepts a Decimal, which cannot be added to a float.
+    """Returns a timedelta or a number as a float of seconds. Converts a Decimal, too: it cannot be added to a float.
 
     Raises InvalidRequest if it is not a number within the bounds.
     """
@@ -92,16 +92,18 @@ def check_permits(permits: object) -> int:
 
 
 def wrong_text(what: str, text: object, allowed: str) -> errors.InvalidRequest:
-    """Returns the error for an argument that is no text. Bytes, which queues often return, can be decoded."""
+    """Returns the error for an argument that is not a str. For bytes, which queues often return, it names decode()."""
     is_bytes = isinstance(text, (bytes, bytearray, memoryview))
     return wrong(what, text, f"it must be {allowed}" + ("; pass bytes(..).decode()" if is_bytes else ""))
 
 
 def check_text(what: str, text: object) -> str:
-    """Rejects texts that PostgreSQL cannot store, because they would be cut at a NUL, or would end the session."""
+    """Returns the text as a plain str. Rejects texts that PostgreSQL cannot store: a NUL would cut the text, and a lone
+    surrogate would end the session.
+    """
     if not isinstance(text, str):
         raise wrong_text(what, text, "a str")
-    text = str.__str__(text)  # the value of an enum that is a str, however the enum is formatted
+    text = str.__str__(text)  # for an enum that is a str: its value, even if it is formatted differently
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -149,7 +151,7 @@ def check_on_lost(on_lost: object, of_threads: bool = False) -> None:
 
 
 class Entered(Generic[H]):
-    """The holds of one lock's with blocks. Threads or tasks may share the lock, and each leaves its own hold."""
+    """The holds of all with blocks of one lock. Threads or tasks may share the lock; each block ends its own hold."""
 
     def __init__(self) -> None:
         self._holds: List[Tuple[object, H]] = []
@@ -196,7 +198,7 @@ class Told:
         """Returns the statement of a fence as a text without parameters, for any ORM.
 
         Run it in an open transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll
-        back. Outside of a transaction it protects nothing, without an error. Raises LockLost if the hold is no longer
+        back. Outside of a transaction it succeeds, but protects nothing. Raises LockLost if the hold is no longer
         held.
         """
         self._protocol.check_process()
@@ -209,7 +211,7 @@ class Told:
     def __del__(self) -> None:
         protocol, claim = self._protocol, self._claim
         if (claim.state is HELD or claim.evicted) and not protocol.finished and not protocol.forked:
-            protocol.dropped.append(claim)  # the next tick() gives it back
+            protocol.dropped.append(claim)  # the next tick() releases it
             warnings.warn(f"{self} was never released", ResourceWarning, stacklevel=2, source=self)
 
 
@@ -262,7 +264,7 @@ class SessionBase:
         raise NotImplementedError
 
     def _report(self, event: Event, context: contextvars.Context) -> None:
-        """Has on_event called with the event, later and in order, in this context."""
+        """Schedules a call of on_event with the event, in this context. Keeps the order of the events."""
         raise NotImplementedError
 
     def _is_over(self) -> bool:
@@ -293,8 +295,8 @@ class SessionBase:
             yield protocol, until
 
     def _settle(self, claims: List[Claim], wait: Optional[float]) -> Steps[None]:
-        """Waits until all claims are granted or over. `wait` limits the time in the queue, not the time for the first
-        reply.
+        """Waits until all claims are granted or have ended. `wait` limits the time in the queue, not the time for the
+        first reply.
         """
         protocol, now = self._protocol, self._protocol.clock
         attempt, first_answer = claims[0].attempt, now() + protocol.call
@@ -324,7 +326,7 @@ class SessionBase:
         if several == []:
             return []
         claims = [self._protocol.ask(kind, [name], None, True, None) for name in check_names(several)]
-        holds = [make(claim) for claim in claims]  # made before the grants, as in LockBase._claim()
+        holds = [make(claim) for claim in claims]  # created before the grants, as in LockBase._claim()
         yield from self._settle(claims, None)
         for claim in claims:
             if claim.state is not HELD and not isinstance(claim.error, errors.NotAcquired):
@@ -403,7 +405,7 @@ class LockBase(Generic[S, H]):
         self._waiting: List[Claim] = []
 
     def _claim(self, wait: Seconds, make: Callable[[Claim], T]) -> Steps[T]:
-        """Creates the hold before the grant, so that it is given back if the caller is interrupted at the grant."""
+        """Acquires the lock. Creates the hold before the grant, so that it is released if an interrupt follows."""
         seconds = self._wait if wait is DEFAULT else check_wait(wait)
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, seconds == 0, self._last)
         hold = make(claim)
@@ -417,7 +419,7 @@ class LockBase(Generic[S, H]):
         return hold
 
     def cancel(self) -> None:
-        """Ends all waits of this object in other threads or tasks, which raise Canceled."""
+        """Ends all waits of this object in other threads or tasks. The waiting calls raise Canceled."""
         self._session._post(self._cancel)
 
     def _cancel(self) -> None:

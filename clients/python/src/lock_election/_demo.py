@@ -100,7 +100,7 @@ class Demo:
 
     @contextlib.contextmanager
     def two(self, task: str) -> Iterator[List[Worker]]:
-        """Two workers; the second one waits for the first."""
+        """Starts two workers, of which the second one waits for the first. Ends the second one after the block."""
         self.say(
             f'Workers A and B want the lock "invoices". Its holder renews it; the TTL is {_TTL:.0f} s.'
             if task == "lock"

@@ -14,13 +14,13 @@ from ._protocol import Claim, Protocol
 
 Settled = Callable[[Any], Awaitable[Any]]
 
-# A setting local to the transaction, which the fence reads back if the driver does not report whether a transaction is
-# open: outside of one the setting is already gone.
+# A setting that is local to the transaction. If the driver does not report whether a transaction is open, the fence
+# reads the setting back: outside of a transaction, PostgreSQL has already reset it.
 _SETTING = "lock_election_client.fence"
 
 
 def literal(text: str) -> str:
-    """Returns a text as an SQL expression without any character that a driver could take for a parameter."""
+    """Returns a text as an SQL expression, without any character that a driver could interpret as a parameter."""
     if re.fullmatch(r"[A-Za-z0-9 _.,/-]*", text):
         return f"'{text}'"
     return f"pg_catalog.convert_from(pg_catalog.decode('{text.encode().hex()}', 'hex'), 'UTF8')"

@@ -61,9 +61,9 @@ def forget(session: Session) -> None:
 
 
 def _is_alone() -> bool:
-    """Whether the process has no other threads than this one and those of this package, and no children."""
+    """Whether the process has no threads except this one and those of this package, and no child processes."""
     own = {thread.ident for thread in threading.enumerate() if isinstance(thread, Thread)}
-    # The count includes threads of the module _thread, the frames those that a C library has created.
+    # _count() includes threads of the module _thread. The frames include threads that a C library has created.
     if _thread._count() > len(own) or set(sys._current_frames()) - own - {threading.get_ident()}:
         return False
     if not hasattr(os, "waitid"):
@@ -72,7 +72,7 @@ def _is_alone() -> bool:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return True
-    return False  # false also if a child has exited and was not waited for, because it may hide a running child
+    return False  # there may be a running child, even if waitid() has found one that has exited
 
 
 def _at_exit() -> None:

@@ -1,8 +1,8 @@
 """Runs a throw-away PostgreSQL for as long as the pipe to its standard input is open. See embedded.py.
 
-A process of its own, so that the server ends also when the program that wants it is killed. It is run as a file, and
-imports only the standard library. In: one line of JSON, {"bin": folder, "settings": text}. Out: one line of JSON, the
-server's place or {"error": text}.
+It is a separate process, so that the server stops even if the program that uses it is killed. It is run as a file, and
+imports only the standard library. Input: one line of JSON, {"bin": folder, "settings": text}. Output: one line of JSON
+with the server's port, password and directory, or {"error": text}.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def is_root() -> bool:
 
 
 def temporary() -> str:
-    """Returns the folder for temporary files. For root: one in which the other account can remove its files."""
+    """Returns the folder for temporary files. For root, returns one in which ACCOUNT can remove its files."""
     folder = tempfile.gettempdir()
     return "/tmp" if is_root() and not os.stat(folder).st_mode & stat.S_IWOTH else folder
 
@@ -69,7 +69,7 @@ class Keeper:
             return int(probe.getsockname()[1])
 
     def start(self) -> None:
-        # On Windows only administrators could use a folder of mode 0700, and the server drops their rights.
+        # On Windows, only administrators can use a folder of mode 0700, and the server drops administrator rights.
         self.directory.mkdir(0o700 if os.name == "posix" else 0o777)
         if is_root():
             self.drop_root()
@@ -139,7 +139,7 @@ class Keeper:
 
 
 def tell(**values: object) -> None:
-    # The program may have ended; the end of its pipe reports that.
+    # Ignore an error if the program has exited: main() notices the end of its pipe.
     with contextlib.suppress(OSError):
         print(json.dumps(values), flush=True)
 

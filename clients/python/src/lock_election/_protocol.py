@@ -25,7 +25,7 @@ from ._errors import Error
 log = logging.getLogger("lock_election")
 
 NEVER = float("inf")
-ITEMS, NAMES = 128, 1000  # maximum of items and of names in one call
+ITEMS, NAMES = 128, 1000  # maximum numbers of items and of names in one call
 OWNER_BYTES = 200
 LISTEN_PATIENCE = 0.3
 LISTEN_ON = 1.0  # seconds for which a session keeps listening after the last wait
@@ -56,7 +56,7 @@ class Wire(Shape):
     def fd(self) -> int: ...
 
     def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
-        """Gives up the old connection and makes a new one. Returns the process id from BackendKeyData. Raises Broken.
+        """Closes the old connection and makes a new one. Returns the process id from BackendKeyData. Raises Broken.
 
         host_limit: seconds for each host; None = the default.
         """
@@ -71,13 +71,13 @@ class Wire(Shape):
         """
 
     def take_notifications(self) -> None:
-        """Returns the notifications that have arrived while no job used the connection. Raises Broken."""
+        """Calls notified() for each notification that has arrived while no job used the connection. Raises Broken."""
 
     def avoid_host(self) -> None:
-        """Moves the host of this connection to the end of the list."""
+        """Moves the host of this connection to the end of the list, so that it is tried last."""
 
     def close(self) -> None:
-        """Gives up the connection."""
+        """Closes the connection."""
 
     def shut(self) -> None:
         """Ends another thread's wait for the server."""
@@ -93,7 +93,7 @@ LIVE, ENDED = "live", "ended"
 
 @dataclass(eq=False)
 class Request:
-    """An object for whose next change callers wait. Each caller adds a function that wakes it up."""
+    """An object that callers wait for. Each caller adds a function that wakes it up at the object's next change."""
 
     wakers: List[Callable[[], object]] = field(default_factory=list, init=False, repr=False)
 
@@ -111,7 +111,7 @@ class Lease(Request):
     state: str = NEW
     id: str = ""
     certain: bool = False  # whether any reply had a validity
-    deadline: float = -NEVER  # the latest end of all renewals that were confirmed
+    deadline: float = -NEVER  # the latest deadline of all confirmed renewals
     renew_at: float = NEVER
     poll_at: float = NEVER  # time at which a call is due for other reasons than a renewal
     hinted: bool = False  # whether a notification has arrived since the last call was sent
@@ -148,8 +148,8 @@ class Lease(Request):
     def renewed(self, sent: float, validity: float) -> None:
         """Records a renewal that was sent at that time.
 
-        validity: the seconds that the lease would keep if the server crashed; less than the TTL after restarts, for
-        example.
+        validity: seconds for which the lease stays valid even if the server crashes. It can be less than the TTL, for
+        example after a restart.
         """
         self.deadline = max(self.deadline, sent + validity - self.margin)
         self.renew_at = sent + jitter(min(max(validity / 3, self.longest_pause), self.ttl / 3))
@@ -169,7 +169,7 @@ class Claim(Request):
     phase: str = NEW
     token: int = 0
     alone: bool = False  # sent in a call of its own, because a call with other items was rejected as a whole
-    overdue: bool = False  # its time limit has passed, so only a first reply that grants it counts
+    overdue: bool = False  # its wait has timed out, so only a grant in the first reply counts
     error: Optional[Error] = None
     evicted: bool = False  # LOST, and not released yet
     hold_for: float = 0.0
@@ -221,9 +221,9 @@ class Event(NamedTuple):
     mode: lock, shared, permit, election or session.
     names: the names of the locks, or of the election; empty for a session.
     token: the hold's token; 0 = none.
-    time: seconds since the epoch, as of time.time().
+    time: seconds since the epoch, like time.time().
     seconds: how long the caller has waited, the lock was held, or the session was suspended.
-    error: why it was not acquired, was lost, is suspended or has ended.
+    error: the reason of not_acquired, lost, suspended or ended; otherwise None.
     """
 
     kind: str
@@ -291,7 +291,7 @@ def jitter(seconds: float) -> float:
 
 
 class Protocol(Request):
-    """The state of a session, and all decisions. Callers of close() wait for its end."""
+    """The state machine of one session. It is the Request that callers of close() wait for: it changes at its end."""
 
     wire: Wire
 
@@ -325,7 +325,7 @@ class Protocol(Request):
         self.end_error: Optional[Error] = None  # the reason why the session has ended
         self.trouble: Optional[Error] = None  # last error of the connection
         self.close_until: Optional[float] = None
-        self.suspended_at: Optional[float] = None  # as reported to on_event
+        self.suspended_at: Optional[float] = None  # time of the last suspension that was reported to on_event
         self.report: Optional[Callable[[Event, contextvars.Context], object]] = None  # calls on_event later
 
     # --- the application's side ------------------------------------------------------------------------------------
@@ -374,8 +374,8 @@ class Protocol(Request):
         return claim
 
     def over(self, claim: Claim, error: Error) -> None:
-        """Ends a wait or a hold. Its grant or place on the server is released, if necessary after the reply has
-        arrived.
+        """Ends a wait or a hold, and releases its grant or place on the server. If a reply is outstanding, releases it
+        after that reply.
         """
         if claim.evicted and claim.phase is GRANTED:
             claim.evicted = False
@@ -401,9 +401,10 @@ class Protocol(Request):
         self.over(claim, errors.Canceled("it was released"))
 
     def _evicted(self, claim: Claim, token: int) -> None:
-        """Handles an eviction: the application loses the hold, which is released after the application has left it.
+        """Reports an evicted hold to the application as lost. Releases it on the server after the application has
+        released it.
 
-        A hold of several names gets one such row for each of them.
+        A reply contains one such row for each name of the hold.
         """
         if claim.evicted:
             return
@@ -420,9 +421,9 @@ class Protocol(Request):
             self.over(claim, error)
 
     def lost(self, claim: Claim, error: Error) -> None:
-        """Handles the loss of a claim, of which the server has no names left, or only some."""
+        """Ends a claim of which the server has lost all names, or some of them."""
         if claim.evicted and len(claim.names) > 1 and claim.lease.state is LIVE:
-            return  # the other names stay held until the application has left the hold
+            return  # its other names stay held until the application releases the hold
         held = claim.state is HELD
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
@@ -439,7 +440,7 @@ class Protocol(Request):
             self._done(claim)
 
     def tick(self) -> None:
-        """Ends the leases whose deadline has passed, and releases the holds that the program has forgotten."""
+        """Ends the leases whose deadline has passed, and releases the holds that the program dropped unreleased."""
         while self.dropped:
             self.over(self.dropped.popleft(), errors.Canceled("the program has forgotten it"))
         now = self.clock()
@@ -500,11 +501,11 @@ class Protocol(Request):
         return [claim for lease in self.leases.values() for claim in lease.claims.values()]
 
     def notified(self, channel: str) -> None:
-        """Takes a notification: a lock was granted to a lease, or an election has changed. A call reads which."""
+        """Handles a notification that a lock was granted to a lease, or an election has changed. A call reads more."""
         self.heard = self.heard or channel == self.test_channel
         for lease in self.leases.values():
             if lease.channel == channel:
-                lease.hinted = True  # may concern a request of the call under way, whose reply is not read yet
+                lease.hinted = True  # may concern a request of the current call, whose reply is not read yet
                 lease.poll_at = 0.0 if lease.queued else lease.poll_at
         self._observe_soon({channel})
 
@@ -693,9 +694,7 @@ class Protocol(Request):
                     raise
 
     def _failed(self) -> float:
-        """Counts a failure. Returns the time of the next attempt to connect or renew, which is now after the first
-        failure.
-        """
+        """Counts a failure. Returns the time of the next attempt to connect or renew. The first retry is immediate."""
         delay = min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), self.main.longest_pause)
         self.failures += 1
         if self.suspended_at is None and self.state == "suspended":
@@ -727,7 +726,7 @@ class Protocol(Request):
             if lease.state is NEW and not (self.opened and errors.passes(error)):
                 self._not_granted(lease, error)  # fail at once, because there is no lease yet that a retry could save
         if self.opened and not errors.passes(error):
-            # Callers that try once get the error. The others wait until the deadline, like the holds.
+            # Callers that do not wait get the error. Waiters and holds stay until the lease's deadline.
             for claim in [claim for lease in self.leases.values() for claim in lease.asks if claim.attempt]:
                 self.over(claim, error)
             while self.calls:
@@ -853,8 +852,8 @@ class Protocol(Request):
             claim.sent += room > 0
             if claim.alone or room <= 0:
                 break
-        # A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
-        # release can still join the next call with their next requests.
+        # The reply to a call with requests waits for a flush to disk, which would delay releases in the same call. So
+        # send releases in a call of their own: their callers can add their next requests to the following call.
         lease.apart = bool(flight) and not lease.apart
         for op in lease.ops:
             if len(flight) < ITEMS and not (op.alone and flight):
@@ -893,7 +892,7 @@ class Protocol(Request):
                 if attempt if errors.passes(error) else len(requests) == 1:
                     self._refused(lease, request, error)
                 elif not errors.passes(error):
-                    request.alone = True  # one request is wrong, so send each alone to get its own error
+                    request.alone = True  # one of them was rejected: send each alone to find out which
             elif not errors.passes(error):
                 lease.ghosts.pop(request, None)
 
@@ -1030,7 +1029,7 @@ class Protocol(Request):
 
     @staticmethod
     def _ask_again(lease: Lease, claims: List[Claim]) -> None:
-        """Sends claims again, before all later requests, whose results were lost before they were durable."""
+        """Sends claims again whose results were lost before they were durable. They precede all later requests."""
         for claim in claims:
             lease.pending.pop(claim, None)
             claim.phase = SENT
@@ -1049,8 +1048,8 @@ class Protocol(Request):
                 claim.error = error
                 self._done(claim)  # the hold ends with its lease
         elif event != "pending":
-            # A repeated release that finds nothing held was done by the first release, whose hold_for may or may not
-            # have applied.
+            # If a repeated release finds nothing held, an earlier copy of it has released the hold. It is then unknown
+            # whether its hold_for was applied.
             again = (None if claim.hold_for else True) if claim.sent > 1 else False
             released = True if event == "released" else again
             claim.released = released if claim.released is not False else False
@@ -1069,7 +1068,7 @@ class Protocol(Request):
     # --- waiting, calls and observers -------------------------------------------------------------------------------
 
     def _listen(self, channels: Set[str]) -> Job:
-        """Listens on these channels, too. Tests a new connection, which has to receive its own notification."""
+        """Listens on more channels. On a new connection, first tests whether it receives its own notification."""
         test = self.listens is None
         if test and (self.pooled or self.notify not in ("all", "waiters", "elections")):
             self.listens = False
@@ -1094,7 +1093,7 @@ class Protocol(Request):
             self.listening.clear()
             return
         self.listening |= channels
-        # A grant before the LISTEN has sent no notification to this connection, so read the news now.
+        # The notification of a grant before the LISTEN did not reach this connection, so read the news now.
         for lease in self.leases.values():
             if lease.channel in channels and lease.queued:
                 lease.poll_at = 0.0

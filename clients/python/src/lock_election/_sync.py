@@ -1,7 +1,8 @@
 """Sessions for threads, which share one connection.
 
 If the connection is free, a thread that requests something makes the call itself, for all waiting threads. The
-session's own thread does everything else: it connects, renews, listens, and takes over a call whose thread gives up.
+session's own thread does everything else: it connects, renews, listens, and takes over a call whose thread stops
+waiting.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Hold(Told):
     def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
 
-        hold_for: number of seconds, counted from the acquire, until which the name stays closed.
+        hold_for: number of seconds, counted from the acquire, for which the name stays closed.
 
         Returns True if the hold was held until now, and False if it had been lost before. Returns None if the server
         has not replied; the session then keeps retrying. Returns None in a forked child, which has nothing to release.
@@ -322,8 +323,8 @@ class Session(SessionBase):
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
-        """Returns one of `permits` permits of a name. All users of a name must pass the same number. Otherwise like
-        lock().
+        """Returns a lock that acquires one of `permits` permits of a name. All users of a name must pass the same
+        number. Otherwise like lock().
         """
         check_on_lost(on_lost, of_threads=True)
         return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
@@ -361,7 +362,7 @@ class Session(SessionBase):
     ) -> Callable[[Callable[P, T]], Callable[P, Any]]:
         """Decorator for a function that only one of several replicas runs at a time.
 
-        otherwise: the result of a call that does not run the function here.
+        otherwise: the result of a call that does not run the function, because the name is held or closed.
 
         The name stays closed until hold_for seconds after the start, even if the function fails or the process dies,
         because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
@@ -429,7 +430,7 @@ class Session(SessionBase):
         for event, context in iter(self._events.get, END):
             try:
                 context.run(self._on_event, event)
-            except BaseException:  # SystemExit and the like would end this thread alone
+            except BaseException:  # an exception such as SystemExit would end only this thread
                 log.exception("on_event of %r", event)
 
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -446,7 +447,7 @@ class Session(SessionBase):
         self._protocol.check_process()
         handler = self._mutex._is_owned()
         if not handler and not nested and self._driver == threading.get_ident():
-            self._hand_over()  # an interrupted call has left its job
+            self._hand_over()  # an interrupted call of this thread has left its job behind
         error: Optional[BaseException] = None
         try:
             while True:
@@ -504,7 +505,7 @@ class Session(SessionBase):
         return job
 
     def _drive(self, until: float) -> None:
-        """Runs the job in the caller's thread. Hands it over at `until`, or when another thread pokes."""
+        """Runs the job in the caller's thread. Hands it over at `until`, or when another thread uses _poke."""
         me, clock, ready, woken = threading.get_ident(), self._protocol.clock, None, self._woken
         while True:
             with self._mutex:
@@ -533,14 +534,14 @@ class Session(SessionBase):
                 self._protocol.crashed(error)
             else:  # such as KeyboardInterrupt
                 self._protocol.broken(errors.Unavailable(f"the call was interrupted: {error!r}"))
-                self._job.close()  # type: ignore[union-attr]  # the interrupt may have come after its step
+                self._job.close()  # type: ignore[union-attr]  # the interrupt may have arrived after its step
                 raise
         self._job, self._driver = None, 0
         self._arm()
         return False
 
     def _hand_over(self) -> None:
-        """Leaves the job to the session's own thread."""
+        """Hands the job over to the session's own thread."""
         with self._mutex:
             self._driver = 0
             self._wake()
@@ -611,7 +612,7 @@ class Session(SessionBase):
         self._free()
 
     def _is_driven(self) -> bool:
-        """Whether the driver is still in its call. An interrupt may have come before it could hand over its job."""
+        """Whether the driver is still in its call. An interrupt may have ended the call before the job's handover."""
         frame = sys._current_frames().get(self._driver)
         while frame is not None and frame.f_code is not Session._run.__code__:
             frame = frame.f_back

@@ -137,7 +137,7 @@ class PgWire:
         self.given = parsed(conninfo)
         self.patience = max(int(self.given.get("connect_timeout") or 0), 0)
         self.protocol, self.clock, self.wake = protocol, protocol.clock, wake
-        self.before_close: Callable[[], object] = lambda: None  # called while the descriptor is still this connection's
+        self.before_close: Callable[[], object] = lambda: None  # called before the descriptor is closed
         self.conn: Optional[pq.abc.PGconn] = None
         self.target = TARGET
         self.hosts = self._hosts()
@@ -183,7 +183,7 @@ class PgWire:
         given = {key: self.given.get(key) or os.environ.get("PG" + key.upper(), "") for key in keys}
         if "service" in self.given or "PGSERVICE" in os.environ:
             self.target = TARGET_OF_SERVICE
-            return [{}]  # the service file may name the hosts: libpq tries them in turn
+            return [{}]  # the service file may name the hosts; libpq then tries them in turn
         hosts, addresses, ports = (given[key].split(",") for key in keys)
         count = len(addresses) if given["hostaddr"] else len(hosts)
         result = []

@@ -110,7 +110,7 @@ class Hold(Told):
     async def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
 
-        hold_for: number of seconds, counted from the acquire, until which the name stays closed.
+        hold_for: number of seconds, counted from the acquire, for which the name stays closed.
 
         Returns True if the hold was held until now, and False if it had been lost before. Returns None if the server
         has not replied; the session then keeps retrying. Returns None in a forked child, which has nothing to release.
@@ -309,8 +309,8 @@ class Session(SessionBase):
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
-        """Returns one of `permits` permits of a name. All users of a name must pass the same number. Otherwise like
-        lock().
+        """Returns a lock that acquires one of `permits` permits of a name. All users of a name must pass the same
+        number. Otherwise like lock().
         """
         check_on_lost(on_lost)
         return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
@@ -348,7 +348,7 @@ class Session(SessionBase):
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Any]]]:
         """Decorator for a function that only one of several replicas runs at a time.
 
-        otherwise: the result of a call that does not run the function here.
+        otherwise: the result of a call that does not run the function, because the name is held or closed.
 
         The name stays closed until hold_for seconds after the start, even if the function fails or the process dies,
         because the TTL is at least as long. A session that has ended is reopened. Raises the errors of

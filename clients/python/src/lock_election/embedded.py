@@ -29,7 +29,7 @@ from . import _errors as errors
 from ._sync import install
 
 _SCHEMA = "locks"
-# No flushes, because a throw-away server does not survive a crash of the machine. The timeout limits forgotten fences.
+# No flushes, because a throw-away server does not survive a crash of the machine. The timeout ends forgotten fences.
 _SETTINGS = f"""
 fsync = off
 full_page_writes = off
