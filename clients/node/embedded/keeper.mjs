@@ -1,7 +1,8 @@
 // Runs a throw-away PostgreSQL for as long as the pipe to its standard input is open. See index.mjs.
 //
-// A separate process, so that the server stops even if the program that started it is killed. Input: one line of JSON,
-// {"bin": folder, "settings": text}. Output: one line of JSON, the server's address or {"error": text}.
+// It is a separate process, so that the server stops even if the program that uses it is killed. Input: one line of
+// JSON, {"bin": folder, "settings": text}. Output: one line of JSON with the server's port, password and directory, or
+// {"error": text}.
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -18,7 +19,7 @@ const ATTEMPTS = 3 // to find a port that is still free when the server starts
 const LIMIT = 120_000 // milliseconds for one command; initdb takes a second or two
 const windows = process.platform === 'win32'
 
-// For root: a folder in which the other account can remove its files.
+// Folder for temporary files. For root, it is one in which otherAccount() can remove its files.
 const isRoot = process.getuid?.() === 0
 const temporary = isRoot && (statSync(tmpdir()).mode & 0o002) === 0 ? '/tmp' : tmpdir()
 const directory = join(temporary, `lock_election-${randomBytes(6).toString('hex')}`)
@@ -27,7 +28,7 @@ const password = randomBytes(18).toString('base64url')
 let bin // folder of PostgreSQL's programs
 const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('PG')))
 
-// Account for PostgreSQL, which refuses to run as root; undefined if it can run as this one.
+// Returns the account for PostgreSQL, which refuses to run as root; undefined if it can run as the current one.
 function otherAccount () {
   if (!isRoot) return undefined
   const line = readFileSync('/etc/passwd', 'utf8').split('\n').find(line => line.startsWith('nobody:'))
@@ -79,7 +80,7 @@ async function freePort () {
   return port
 }
 
-// Returns the port.
+// Starts the server. Returns its port.
 async function start (settings) {
   mkdirSync(directory, { mode: 0o700 })
   const account = otherAccount()
@@ -114,7 +115,7 @@ function stop () {
 
 const tell = values => { process.stdout.write(`${JSON.stringify(values)}\n`) }
 
-process.stdout.on('error', () => {}) // the program may have ended; the end of its pipe reports that
+process.stdout.on('error', () => {}) // the program may have exited; then its pipe ends, too
 process.on('SIGINT', () => {}) // Ctrl-C is meant for the program, which then closes the pipe
 const ended = new Promise(resolve => {
   process.once('SIGTERM', resolve)

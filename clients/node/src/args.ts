@@ -39,7 +39,7 @@ function wrong (argument: string, allowed: string, value: unknown, more = ''): L
   return invalid(`${argument} has to be ${allowed}, and not ${described(value)}${more}`)
 }
 
-/** Returns advice about durations that configurations often have: seconds, and other types. */
+/** Returns advice for durations of the wrong unit or type, which configurations often contain. */
 function adviceOn (duration: unknown, least: number): string {
   if (typeof duration === 'number' && duration > 0 && duration < least) {
     return `; ${duration} seconds are ${Math.round(duration * 1000)}`
@@ -67,13 +67,13 @@ export function limitOf (argument: string, value: Duration): number | undefined 
   return milliseconds(argument, value, 0, Infinity)
 }
 
-/** Returns advice about values that are easily made a string. */
+/** Returns advice for values that can be converted to a string. */
 function adviceOnText (value: unknown): string {
   if (value instanceof Uint8Array) return '; bytes are passed as Buffer.from(value).toString()'
   return ['number', 'bigint'].includes(typeof value) ? '; a number is passed as String(value)' : ''
 }
 
-/** Rejects lone surrogates, which would make different texts the same, and NUL, which PostgreSQL cannot store. */
+/** Rejects NUL, which PostgreSQL cannot store, and lone surrogates, all of which would be encoded as the same bytes. */
 export function textOf (argument: string, value: unknown): string {
   if (typeof value !== 'string') throw wrong(argument, 'a string', value, adviceOnText(value))
   const surrogate = value.search(/\p{Surrogate}/u)
@@ -111,7 +111,7 @@ export function functionOf<T> (argument: string, value: T): T {
   return value
 }
 
-/** Checks an AbortSignal, which need not be of Node.js's own class. */
+/** Checks an AbortSignal. Accepts implementations other than that of Node.js. */
 export function signalOf (value: unknown): AbortSignal | undefined {
   if (value === null || value === undefined) return undefined
   const { aborted, addEventListener } = value as AbortSignal
@@ -125,7 +125,7 @@ export function secretOf<T> (argument: string, allowed: string, value: T, ...typ
   throw invalid(`${argument} has to be ${allowed}, and not ${kindOf(value)}`)
 }
 
-/** Returns the error for options that the call does not know, because a misspelt option must not be ignored. */
+/** Returns the error for an unknown option, if there is one, because a misspelt option must not be ignored. */
 export function wrongOptions (options: unknown, ...known: string[]): LockElectionError | undefined {
   if (options === null || typeof options !== 'object') return wrong('options', 'an object', options)
   const unknown = Object.keys(options).find(key => !known.includes(key))

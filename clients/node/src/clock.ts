@@ -1,13 +1,13 @@
 /** Two clocks in milliseconds, and timers. Tests pass their own. */
 export interface Time {
-  /** A clock that is never set, and that stops while the machine is suspended. */
+  /** A clock that nobody can set, and that stops while the machine is suspended. */
   mono: () => number
-  /** A clock that runs while the machine is suspended, and that may be set. */
+  /** A clock that runs while the machine is suspended, and that can be set. */
   wall: () => number
-  /** Sets a timer, which does not keep the process alive. */
+  /** Starts a timer, which does not keep the process alive. */
   set: (fn: () => void, ms: number) => unknown
   clear: (timer: unknown) => void
-  /** Keeps the process alive until it is cleared. */
+  /** Returns a timer that keeps the process alive until it is cleared. */
   keep: () => unknown
 }
 
@@ -23,7 +23,7 @@ export const systemTime: Time = {
 }
 
 /**
- * A point in time. Node.js has no clock that counts a suspend and is never set, so the age of a stamp is the larger of
+ * A point in time. Node.js has no clock that counts a suspend and cannot be set, so the age of a stamp is the larger of
  * the times by which the two clocks have advanced. If the wall clock is set forward, locks are lost early, which is
  * safe (rule 3.3).
  */
@@ -42,9 +42,9 @@ export class Stamp {
 }
 
 /**
- * Calls a function if a reply does not arrive within a limit. Returns a function that cancels it. If the event loop
- * was blocked meanwhile, the reply may already be in the socket, so there is another moment to read it. A limit that
- * is longer than the longest timer uses several timers.
+ * Calls a function after a limit, unless the returned function cancels it, as when a reply arrives. If the event loop
+ * was blocked, the reply may already be in the socket, so the call is delayed by another moment to read it. A limit
+ * that is longer than the longest timer uses several timers.
  */
 export function limit (time: Time, ms: number, fn: () => void): () => void {
   const due = time.mono() + ms
@@ -68,5 +68,5 @@ export function defer<T> (): Deferred<T> {
   return made
 }
 
-/** Returns the time, changed at random by up to a tenth. */
+/** Returns the time, changed at random by up to 10 %. */
 export function jitter (ms: number): number { return ms * (0.9 + 0.2 * Math.random()) }

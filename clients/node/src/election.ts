@@ -100,17 +100,17 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
 }
 
 export interface Election {
-  /** This process leads. The term is resigned only after the promises returned by the listeners have settled. */
+  /** The candidate leads. It resigns the term only after the promises returned by the listeners have settled. */
   on(event: 'elected', listener: (term: bigint, signal: AbortSignal) => unknown): this
   on(event: 'lost', listener: (why: LockElectionError) => void): this
   on(event: 'error', listener: (error: Error) => void): this
 }
 
 /**
- * A candidate that campaigns repeatedly, and reopens a session that has ended. Its events are:
+ * A candidate that campaigns repeatedly, and reopens the session if it has ended. Its events are:
  *
  * - `elected` (term, signal): the candidate leads. The signal is aborted when the term is lost, and by `resign` and
- *   `stop`. Listeners may return promises. The candidate resigns, or campaigns again, only after these have settled.
+ *   `stop`. Listeners may return promises. The candidate resigns, or campaigns again, only after they have settled.
  * - `lost` (why): the term is lost. Emitted at most once per term, and only after `elected`.
  * - `error` (error): a listener has failed, or the candidate cannot campaign (`denied`, `not_installed`, `invalid`).
  *   The candidate has stopped.
@@ -202,7 +202,7 @@ export class Election extends EventEmitter {
     })
     this.#term = term
     const work = this.rawListeners('elected').map(async listener => await (listener.call(this, term.token, signal) as unknown))
-    // A listener that fails ends the term; a listener that returns does not.
+    // If a listener fails, the term ends; if all listeners return, it continues.
     const failed = Promise.all(work).then(async () => { await ended }, error => { this.#giveUp?.(); throw error })
     try {
       await Promise.all([ended, failed])

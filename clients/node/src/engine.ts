@@ -1,8 +1,8 @@
 /**
  * The session: it owns the connection, and decides which statement comes next. Only one statement runs at a time. A
- * *turn* is one call of lease_sync with all items that are queued when it begins. If the connection is free, a call
- * that queues an item begins a turn, after all callbacks that can run now, so that callers that the last turn has
- * woken up join the next turn.
+ * *turn* is one call of lease_sync with all items that are queued when it begins. If the connection is free, a queued
+ * item starts a turn. The turn begins after all callbacks that can run now, so that it includes the items of callers
+ * that the last turn has woken up.
  *
  * Two kinds of timers run independently of the connection, so that a hanging statement cannot delay them: the deadlines
  * of the leases, and the limits of calls.
@@ -17,7 +17,7 @@ import type { Reporter } from './events.js'
 import type { Dial, Rows, Wire } from './wire.js'
 
 const CONNECT_LIMIT = 5000
-/** The delay in ms before a statement of the application is sent again after a temporary error. */
+/** The delay in ms before a read-only statement is sent again after a temporary error. */
 const PAUSE = 100
 /** The time in ms for which a session keeps listening after its last wait. */
 const LINGER = 1000
@@ -56,7 +56,7 @@ const learnServer = (pid: number | null): string =>
   " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'" +
   " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 
-/** Returns the validity in whole milliseconds, as an integer, because the texts of intervals depend on settings. */
+/** Returns the call of lease_sync. Its validity is an integer of milliseconds: texts of intervals depend on settings. */
 const sync = (schema: string): string =>
   'SELECT item, event, kind, name, token, owner, reason, sqlstate, message, detail, hint,' +
   " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8," +
@@ -79,9 +79,9 @@ export class Engine implements Host {
   #alarm: unknown
 
   #wire: Wire | undefined
-  /** Ends the wait for the current operation on the connection. */
+  /** Ends the wait for the current operation on the connection; undefined = there is none. */
   #giveUp: ((why: Error) => void) | undefined
-  /** Resolves when the previous socket is closed. */
+  /** A promise that resolves when the previous socket is closed. */
   #gone: Promise<unknown> | undefined
   #trouble = 'not connected'
   /** The number of failed connections and renewals since the last successful renewal. */
@@ -128,7 +128,7 @@ export class Engine implements Host {
 
   // --- calls of the application's side ---
 
-  /** Connects and gets the lease. Throws any error at once, without a retry. */
+  /** Connects and gets the lease. Throws any error immediately, without a retry. */
   async open (): Promise<void> {
     const done = this.use()
     try {
@@ -155,12 +155,12 @@ export class Engine implements Host {
     }
   }
 
-  /** Whether code of the application waits for the loss of a hold. */
+  /** Whether application code listens for the loss of a hold. */
   get watched (): boolean {
     return [...this.#leases.values()].some(lease => [...lease.claims.values()].some(claim => claim.watched?.() === true))
   }
 
-  /** Ends a session that was not opened yet. */
+  /** Ends a session whose open() has not returned. */
   abandon (why: Error): void {
     this.closed = true
     this.state = 'ended'
@@ -202,7 +202,7 @@ export class Engine implements Host {
     return Math.min(Math.max(Math.min(...this.#leases.keys(), this.main.ttl) / 4, 200), 10_000)
   }
 
-  /** Requests a claim, which is settled by its `granted` or `refused`. */
+  /** Requests a claim. Its `granted` or `refused` is called later. */
   ask (claim: Claim, wait: number): void {
     const { lease } = claim
     const first = this.callLimit()
@@ -226,7 +226,7 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** Releases a hold, and reports the outcome by its `released`. */
+  /** Releases a hold, and later calls its `released` with the outcome. */
   release (claim: Claim, holdFor: number | undefined): void {
     if (claim.state === 'held') claim.report?.('released')
     claim.state = 'over'
@@ -305,7 +305,7 @@ export class Engine implements Host {
     await this.#gone
     this.time.clear(timer)
     done()
-    // An observer that is no longer read must not keep the process alive either.
+    // An observer that the application no longer iterates must not keep the process alive either.
     this.#over = true
     this.time.clear(this.#keeper)
   }
@@ -316,7 +316,7 @@ export class Engine implements Host {
   wake (): void {
     if (this.#awake || this.#busy || !this.#running) return
     this.#awake = true
-    // This runs when no microtasks are left.
+    // The inner callback runs when no microtasks are left.
     void Promise.resolve().then(() => { process.nextTick(() => { this.#awake = false; this.#step() }) })
   }
 
@@ -344,7 +344,7 @@ export class Engine implements Host {
     try {
       await work()
     } catch (error) {
-      // After an unexpected error, give up the connection.
+      // After an unexpected error, close the connection.
       if (!(error instanceof Broken)) this.#drop(error as Error)
     }
     this.#busy = false
@@ -394,7 +394,7 @@ export class Engine implements Host {
     if (this.state === 'connected') this.#become('suspended')
   }
 
-  /** Gives up the connection. A new one is made at once, or later after repeated failures. */
+  /** Closes the connection. The session reconnects immediately, or after a delay if it failed repeatedly. */
   #drop (why: Error): void {
     if (this.#wire !== undefined) this.#connectLater()
     this.#cut(why)
@@ -406,7 +406,7 @@ export class Engine implements Host {
     this.#failures++
   }
 
-  /** Waits for an operation on the connection, until the limit or until the connection is given up. */
+  /** Waits for an operation on the connection, until the limit or until the connection is closed. */
   async #limited<T> (start: () => Promise<T>, limit: number): Promise<T> {
     const { promise, resolve, reject } = defer<T>()
     this.#giveUp = reject
@@ -434,8 +434,8 @@ export class Engine implements Host {
   }
 
   /**
-   * Runs a statement that contains the schema of the extension. If the schema was renamed, the session reads the new
-   * name and sends the statement once more (rule 1.3). The first statement had no effect.
+   * Runs a statement that contains the schema of the extension. If the schema was renamed, reads the new name and sends
+   * the statement once more (rule 1.3), because the first statement had no effect.
    */
   async #call (statement: (schema: string) => Statement): Promise<Rows> {
     try {
@@ -523,7 +523,7 @@ export class Engine implements Host {
     try {
       this.onState(state)
     } catch (error) {
-      // Report the error as uncaught, as an EventTarget does. The session continues.
+      // Report the error as uncaught, like an EventTarget. The session continues.
       queueMicrotask(() => { throw error })
     }
   }
@@ -611,7 +611,7 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** Ends a lease: reports the loss of its holds, and then, for the session's own lease, of the session (rule 10.3). */
+  /** Ends a lease and reports the loss of its holds. The session's own lease then ends the session, too (rule 10.3). */
   end (lease: Lease, error: LockElectionError, outcome?: Outcome): void {
     if (lease.ended) return
     this.#forget(lease)
@@ -660,13 +660,13 @@ export class Engine implements Host {
     }
     if (wanted.size > 0) wanted.add(this.#self)
     const sql = [...wanted].filter(channel => !this.#listening.has(channel)).map(channel => `LISTEN ${channel}`)
-    // Notify ourselves to test whether LISTEN works.
+    // Send the session a notification, to test whether LISTEN works.
     if (sql.includes(`LISTEN ${this.#self}`)) sql.push('SET LOCAL synchronous_commit = off', `NOTIFY ${this.#self}`)
     for (const channel of this.#listening) if (!wanted.has(channel)) sql.push(`UNLISTEN ${channel}`)
     return [sql.join('; '), lingers]
   }
 
-  /** Changes the channels. If that is rejected, the session polls on this connection. */
+  /** Changes the channels. If the server rejects that, the session polls on this connection. */
   async #tune (sql: string): Promise<void> {
     try {
       await this.#exec(sql)
@@ -678,7 +678,7 @@ export class Engine implements Host {
     }
     for (const [, un, channel = ''] of sql.matchAll(/(UN)?LISTEN (\w+)/g)) {
       this.#listening[un === undefined ? 'add' : 'delete'](channel)
-      // Read now, because an earlier grant or change has sent no notification to this connection.
+      // Read now, because this connection was not notified of an earlier grant or change.
       if (un === undefined) this.#notified(channel, false)
     }
   }

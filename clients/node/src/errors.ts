@@ -47,10 +47,10 @@ export class LockLostError extends LockElectionError {
   }
 }
 
-/** The session's reaction to an error: tell the caller, retry later, or give up the connection. */
+/** The session's reaction to an error: throw it in the caller, retry later, or reconnect. */
 export type Reaction = 'tell' | 'later' | 'reconnect'
 
-// Codes and reactions by SQLSTATE. The first match counts.
+// Codes and reactions by SQLSTATE. The first match applies.
 const rules: Array<[RegExp, ErrorCode, Reaction]> = [
   [/^LE001/, 'lost', 'tell'],
   [/^40P01/, 'deadlock', 'tell'],
@@ -83,7 +83,7 @@ export function reactionTo (error: LockElectionError): Reaction {
 /** Whether the error is temporary, so that a retry may help. */
 export function passes (error: LockElectionError): boolean { return reactionTo(error) !== 'tell' }
 
-/** Whether the extension is missing from the schema where the session looked for it (rule 1.3). */
+/** Whether the statement did not find the extension's schema or functions (rule 1.3). */
 export function isMoved (error: unknown): error is LockElectionError {
   return error instanceof LockElectionError && (error.sqlstate === '3F000' || error.sqlstate === '42883')
 }

@@ -5,18 +5,18 @@ import type { Claim } from './lease.js'
 
 /** A change of a hold, a wait or the session. */
 export interface LockEvent {
-  /** Of the session: `suspended`, `resumed`, or `ended` if its lease is lost. */
+  /** The kind of the change. `suspended`, `resumed` and `ended` (its lease is lost) concern the session. */
   kind: 'acquired' | 'not_acquired' | 'released' | 'lost' | 'suspended' | 'resumed' | 'ended'
   mode: 'lock' | 'shared' | 'permit' | 'election' | 'session'
   /** The names of the locks, or of the election. Empty for a session. */
   names: readonly string[]
   /** The token of the hold; 0 = none. */
   token: bigint
-  /** The time of the change, as of `Date.now()`. */
+  /** The time of the change in milliseconds, like `Date.now()`. */
   time: number
   /** The milliseconds for which the caller has waited, the lock was held, or the session was suspended. */
   duration: number
-  /** Why it was not acquired, was lost, is suspended or has ended. */
+  /** The reason of `not_acquired`, `lost`, `suspended` or `ended`. */
   error?: unknown
 }
 

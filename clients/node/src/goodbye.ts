@@ -1,14 +1,14 @@
 /**
- * The goodbye: a process that ends without `close` releases its holds when no part of it can still work under them.
- * That is when the event loop is empty (`beforeExit`) and no worker thread or child process is alive. `process.exit`,
- * an uncaught exception or a signal ends a process in the middle of its work; then there is no goodbye, and the lease
- * expires.
+ * The goodbye: a process that ends without `close` releases its holds when no part of it can still work under them,
+ * which means that the event loop is empty (`beforeExit`) and no worker thread or child process is alive.
+ * `process.exit`, an uncaught exception or a signal ends a process in the middle of its work; then there is no goodbye,
+ * and the lease expires.
  */
 import type { ChildProcess } from 'node:child_process'
 import { channel } from 'node:diagnostics_channel'
 import { isMainThread, type Worker } from 'node:worker_threads'
 
-/** A session with holds. `watched` is true if code of the application waits for the loss of a hold. */
+/** A session with holds. `watched` is true if application code listens for the loss of a hold. */
 export interface Holder {
   readonly watched: boolean
   use: () => () => void
@@ -18,7 +18,7 @@ export interface Holder {
 /** Milliseconds until the next check if the loop is empty, but a worker or child process is still alive. */
 const AGAIN = 1000
 
-// Node.js reports children and workers since 18.8. A worker thread cannot know what the other threads do.
+// Node.js reports children and workers since 18.8. In a worker thread, the library cannot know about other threads.
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
 const canTell = isMainThread && (major > 18 || (major === 18 && minor >= 8))
 
@@ -26,7 +26,7 @@ const holders = new Set<Holder>()
 const children = new Set<WeakRef<ChildProcess>>()
 const workers = new Set<WeakRef<Worker>>()
 
-// Remembers an object weakly: it is not garbage-collected while it is alive.
+// Remembers a child or a worker by a weak reference. Node.js itself keeps the object while it is alive.
 function add<T extends object> (all: Set<WeakRef<T>>, one: T, isOver: (one: T) => boolean): void {
   for (const ref of all) {
     const other = ref.deref()
@@ -62,7 +62,7 @@ function resources (): number {
 
 function loopIsEmpty (): void {
   const before = resources()
-  // The other listeners of beforeExit may start work under a lock.
+  // Wait for the other listeners of beforeExit, which may start work under a lock.
   setImmediate(() => {
     if (resources() > before) return
     if (isAlone() && ![...holders].some(holder => holder.watched)) for (const holder of [...holders]) void sayGoodbye(holder)

@@ -12,22 +12,22 @@ export interface Queryable {
   query: (text: string) => Promise<{ rows: any[] }>
 }
 
-/** The methods with which transactions run a text: those of Prisma, Knex, Drizzle, and of node-postgres and TypeORM. */
+/** The methods that run an SQL text in a transaction: of Prisma, Knex, Drizzle, and of node-postgres and TypeORM. */
 const ways = ['$queryRawUnsafe', 'raw', 'execute', 'query'] as const
 
 /**
  * An open transaction of the application: a `Client` or `PoolClient` of node-postgres, the transaction of Prisma, Knex
- * or Drizzle, an `EntityManager` or `QueryRunner` of TypeORM; or `{ query }`, a function that runs a text in it.
+ * or Drizzle, an `EntityManager` or `QueryRunner` of TypeORM; or `{ query }`, a function that runs an SQL text in it.
  */
 export type Fenceable = { [Way in typeof ways[number]]: Record<Way, (text: string) => unknown> }[typeof ways[number]]
 
-/** Returns a text as an SQL expression without any character that an ORM could take for a parameter. */
+/** Returns a text as an SQL expression, without any character that an ORM could interpret as a parameter. */
 export function literal (text: string): string {
   if (/^[\w .,/-]*$/.test(text)) return `'${text}'`
   return `pg_catalog.convert_from(pg_catalog.decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
 }
 
-/** Returns the server's error from that of an ORM. */
+/** Returns the server's error that an ORM's error contains. */
 function unwrapped (error: any): unknown {
   const inner = error.cause ?? error.original ?? error.meta?.driverAdapterError // Drizzle, Sequelize, Prisma
   return error.severity === undefined && inner !== undefined ? unwrapped(inner) : error
@@ -52,7 +52,7 @@ export class Hold {
   #controller: AbortController | undefined
   /** The reason why the hold was lost. */
   #why: unknown
-  /** Stops keeping the process alive; undefined = the hold does not keep it alive. */
+  /** Function that lets the process end; undefined = the hold does not keep it alive. */
   #unwatch: (() => void) | undefined
 
   /** @internal */
@@ -100,7 +100,7 @@ export class Hold {
 
   /**
    * Fences the hold: until the transaction ends, the lock is granted to no other client. So the transaction's later
-   * writes are the holder's, or are not committed at all. Roll back after any error.
+   * writes are committed only if the hold was still held. Roll back after any error.
    *
    * @param transaction an open transaction of the application, in the same database
    * @throws LockElectionError `lost` (`LockLostError`) if it is no longer held; `invalid` if no transaction is open;
@@ -122,8 +122,8 @@ export class Hold {
     let open: boolean
     try {
       open = (await row(sql))?.open === 'true'
-      // Outside of a transaction, the two timestamps are the same if the query is a single message, as from a client of
-      // node-postgres, which has this method. Others may send several messages; then the local setting is gone.
+      // Outside of a transaction, the two timestamps are the same if the query is a single message. A client of
+      // node-postgres, which has escapeLiteral(), sends one. Others may send several; then the local setting is reset.
       if (open && typeof client.escapeLiteral !== 'function') {
         open = (await row("SELECT pg_catalog.current_setting('lock_election_client.fence', true) AS local"))?.local === token
       }
@@ -140,8 +140,8 @@ export class Hold {
 
   /**
    * Returns the statement of a fence as a text without parameters, for any ORM. Run it in an open transaction, before
-   * its writes. If it fails (with SQLSTATE LE001 if the hold is lost), roll back. Outside of a transaction it protects
-   * nothing, without an error.
+   * its writes. If it fails (with SQLSTATE LE001 if the hold is lost), roll back. Outside of a transaction it succeeds,
+   * but protects nothing.
    *
    * @throws LockElectionError `lost` (`LockLostError`) if the hold is no longer held
    */
@@ -152,7 +152,7 @@ export class Hold {
       ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]) AS n`
   }
 
-  /** Returns the error of a fence that has not found its function. Reads the schema for the next transaction. */
+  /** Returns the error of a fence whose function was not found. Reads the new schema for the next transaction. */
   async #moved (schema: string, error: LockElectionError): Promise<LockElectionError> {
     const failed = await this.engine.learnSchema(error).then(() => undefined, (why: LockElectionError) => why)
     if (failed !== undefined || this.engine.schema === schema) return failed ?? error

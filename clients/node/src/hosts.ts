@@ -1,13 +1,13 @@
 /**
  * Splits a connection string by hosts, because node-postgres supports only one host, and rejects wrong strings. No
- * message shows any part of a connection string: if it cannot be parsed as it was meant, any part may belong to the
- * password (rule 8.4).
+ * message shows any part of a connection string: in a string with a mistake, any part may belong to the password
+ * (rule 8.4).
  */
 import type { Client } from 'pg'
 import { invalid, secretOf } from './args.js'
 import type { LockElectionError } from './errors.js'
 
-/** The options of the connection: the fields of node-postgres, of which these are the usual ones. */
+/** The options of the connection: the usual fields of node-postgres. All its other fields are accepted, too. */
 export interface ServerOptions {
   /** A URI or `host=... port=...`, with one or several hosts. Default: `PGHOST`, `PGPORT` and the like. */
   connectionString?: string
@@ -36,7 +36,7 @@ function fromKeywords (text: string): string {
     const [all, key = '', quoted, plain = ''] = match
     if (key !== 'password' && /;\s*\w+\s*=/.test(plain)) throw unreadable('a space, and no semicolon, is between keywords')
     const value = (quoted ?? plain).replace(/\\(.)/g, '$1')
-    // The driver decodes only what decodeURI does.
+    // The driver decodes the database name with decodeURI, so encode it with encodeURI.
     if (key === 'dbname') database = encodeURI(value).replace(/[?#]/g, encodeURIComponent)
     else params.set(key, value)
     end = match.index + all.length
@@ -45,7 +45,7 @@ function fromKeywords (text: string): string {
   return `postgresql:///${database}?${params.toString().replace(/\+/g, '%20')}`
 }
 
-/** Rejects a URI with characters that, in a password, would make its rest look like a host or a database. */
+/** Rejects a URI with an unencoded special character, by which part of a password may look like a host or database. */
 function checkUri (uri: string): void {
   const [, authority = '', path = '', query = ''] = /^\w+:\/\/([^/?#]*)([^?#]*)([^#]*)/.exec(uri) ?? []
   const [, hosts = ''] = /^(?:.*@)?(.*)$/.exec(authority) ?? []
@@ -100,8 +100,8 @@ export function hostsOf (options: ServerOptions): object[] {
 }
 
 /**
- * Checks the host and user to which the driver would connect, because the error of a server or a resolver would show
- * them if they are wrong.
+ * Checks the host, database and user with which the driver would connect, because the error of a server or a resolver
+ * would show a wrong one, which may contain a password.
  */
 export function checkTarget ({ host, port, database, user }: Client): void {
   for (const [field, value] of Object.entries({ host, database, user })) {
@@ -112,7 +112,7 @@ export function checkTarget ({ host, port, database, user }: Client): void {
   if (!(Number.isInteger(port) && port > 0 && port < 65_536)) throw invalid('port has to be an integer from 1 to 65535')
 }
 
-/** Converts a driver's error about the connection options by its kind only, because its text may repeat them. */
+/** Converts a driver's error about the connection options. Uses only its kind: its text may quote a password. */
 export function refusedByDriver (error: unknown): LockElectionError {
   const { code, name } = error as NodeJS.ErrnoException
   if (error instanceof URIError) return unreadable('a % without two hexadecimal digits behind it')

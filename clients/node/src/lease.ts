@@ -29,11 +29,11 @@ export interface Item {
   value?: string | null
   /** The claim that it requests or releases. */
   claim?: Claim
-  /** Takes the event of the row, or the error, of an item without a claim. */
+  /** Function that receives the event of the row, or the error, of an item without a claim. */
   settle?: (event: string, error?: LockElectionError) => void
-  /** Whether no caller waits for the result any more. */
+  /** Whether the caller has stopped waiting for the result. */
   over?: boolean
-  /** The earliest time to send it. */
+  /** The earliest time to send it, on `Time.mono`. */
   at?: number
   sent?: boolean
   /** The reason why it is sent again: its result is not durable yet, or the reply was lost. */
@@ -43,7 +43,7 @@ export interface Item {
 /** The session of a lease. */
 export interface Host {
   readonly time: Time
-  /** The start of its owner texts. */
+  /** The prefix of the session's owner texts. */
   readonly owner: string
   number: number
   wake: () => void
@@ -75,18 +75,18 @@ function textArray (texts: Array<string | null>): Buffer | null {
 /** Returns the longest pause between two tries, in milliseconds (rule 4.3). */
 function longestPause (ttl: number): number { return Math.min(Math.max(ttl / 20, 50), 1000) }
 
-/** Returns the pause after so many failures: it doubles from 50 ms to the longest pause. */
+/** Returns the pause after this number of failures, in milliseconds. It doubles from 50 ms to the longest pause. */
 export function backoff (failures: number, ttl: number): number {
   return jitter(Math.min(50 * 2 ** Math.min(failures, 10), longestPause(ttl)))
 }
 
-/** A request for a lock, a permit, several locks or a term, until the server has no grant or place of it left. */
+/** A request for a lock, a permit, several locks or a term, which exists until its grant or place has ended. */
 export class Claim {
   /** The state as the application sees it. */
   state: 'waiting' | 'held' | 'over' = 'waiting'
   /** The token of the place or the hold; '' if the server has sent none yet. */
   token = ''
-  /** Whether it was evicted; it is released when the application leaves it. */
+  /** Whether it was evicted. It is released on the server when the application releases it. */
   evicted = false
   /** Whether the server is known to have no grant or place of it left. */
   done = false
@@ -94,14 +94,14 @@ export class Claim {
   giving = 0
   outcome: Outcome | undefined
   holdFor: number | undefined
-  /** Whether the time limit of its wait has passed before the first reply, which then decides. */
+  /** Whether its wait has timed out before the first reply. Only a grant in that reply counts. */
   overdue = false
   /** Cancels the time limit of the wait, or of the release. */
   unlimit: () => void = () => {}
   granted!: () => void
   refused!: (error: unknown) => void
   lost: ((error: unknown) => void) | undefined
-  /** Whether code of the application waits for the loss. */
+  /** Whether application code listens for the loss. */
   watched: (() => boolean) | undefined
   released: ((outcome: Outcome, error?: LockElectionError) => void) | undefined
   /** Reports an event of the claim to the application. */
@@ -139,7 +139,7 @@ export class Lease {
   id = ''
   ended = false
   channel: string | null = null
-  /** The claims of which the server has, or may have, a grant or place, by their owner texts. */
+  /** The claims of which the server has, or may have, a grant or place, by owner text. */
   readonly claims = new Map<string, Claim>()
   /** The items of the next calls. */
   queue: Item[] = []
@@ -148,7 +148,7 @@ export class Lease {
   /** The times of `Time.mono` at which the last wait ended, and at which the last call began. */
   waitedAt = -Infinity
   lastAt = -Infinity
-  /** Whether there may be news. */
+  /** Whether there may be news, so that a call is due now. */
   look = false
   /** Whether a notification has arrived since the last call began. */
   #hinted = false
@@ -157,11 +157,11 @@ export class Lease {
   readonly #pending = new Set<Claim>()
   #calls = 0
   #seen: [incarnation: string | null, news: string | null] = [null, null]
-  /** Whether the next call only reads the news, because earlier items may have been carried out. */
+  /** Whether the next call has no items and only reads the news, because earlier items may have been carried out. */
   #bare = false
-  /** Whether the last reply had no news, because it is not durable yet. */
+  /** Whether the last reply had no news, because they were not durable yet. */
   #withheld = false
-  /** The number of items to send one by one, to find the one that the server rejects. */
+  /** The number of items to send one by one, to find out which one the server rejects. */
   #alone = 0
   /** Whether the last call had releases and left the requests to the next call. */
   #apart = false
@@ -169,7 +169,7 @@ export class Lease {
   /** The time at which the last confirmed renewal was sent. */
   #sent: Stamp
   #renewAge = 0
-  /** The time at which the renewal with the latest end was sent, and its validity in milliseconds. */
+  /** The time at which the renewal with the latest deadline was sent, and its validity in milliseconds. */
   #best: Stamp
   #validity = 0
 
@@ -178,8 +178,8 @@ export class Lease {
   // --- the deadline and the renewals ---
 
   /**
-   * Records the reply to a renewal, or to the grant, that was sent at that time. `validity`: the milliseconds that the
-   * lease would keep if the server crashed then. A shorter one does not shorten the deadline (rule 3.1).
+   * Records the reply to a renewal, or to the grant, that was sent at that time. `validity`: milliseconds for which the
+   * lease stays valid even if the server crashes. A reply never shortens the deadline (rule 3.1).
    */
   renewed (sent: Stamp, validity: number = this.ttl): void {
     this.#sent = sent
@@ -201,7 +201,7 @@ export class Lease {
     return this.id === '' || this.ended ? 0 : Math.max(0, this.#validity - margin - this.#best.age())
   }
 
-  /** Whether a release is queued. It is sent before the requests of other leases, which may wait for it. */
+  /** Whether a release is queued. Such a lease is served before the others, whose requests may wait for the release. */
   get releases (): boolean { return this.queue.some(gives) }
 
   /** Returns the time at which its next call is due. `hears` is true if notifications announce its grants. */
@@ -236,7 +236,7 @@ export class Lease {
     this.queue.push(claim.ask)
   }
 
-  /** Ends a wait. Releases its grant or place on the server, if necessary after the reply has arrived (rule 5.3). */
+  /** Ends a wait, and releases its grant or place on the server, after an outstanding reply if necessary (rule 5.3). */
   refuse (claim: Claim, error: unknown): void {
     if (claim.state !== 'waiting') return
     claim.end(error)
@@ -260,8 +260,8 @@ export class Lease {
   }
 
   /**
-   * Ends a claim that the server has reported as lost. If it has several names, releases the remaining names; those of
-   * an evicted claim are released when the application leaves it.
+   * Ends a claim that the server has reported as lost. If it has several names, releases the remaining names, but those
+   * of an evicted claim only when the application releases it.
    */
   lose (claim: Claim, error: LockElectionError): void {
     if (claim.evicted && claim.names.length > 1) return
@@ -304,8 +304,8 @@ export class Lease {
     this.#alone = Math.max(this.#alone - most, 0)
     let names = 0
     let blocked = false
-    // A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the
-    // callers that release can still join the next call with their next requests.
+    // The reply to a call with requests waits for a flush to disk, which would delay releases in the same call. So send
+    // releases in a call of their own: their callers can add their next requests to the following call.
     this.#apart = !this.#apart && !this.#bare && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
     this.queue = this.queue.filter(item => {
       const { action, claim, number = null, owner = null, value = null } = item
@@ -323,7 +323,7 @@ export class Lease {
       for (const name of item.names) texts.push(String(items.length), action, name, number, owner, value)
       return false
     })
-    // The reply to releases alone has nothing about the lease, and does not wait until they are durable.
+    // The reply to a call that has only releases says nothing about the lease, and does not wait for a flush.
     const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
       this.#pending.size === 0 && !this.#withheld && !this.look && this.renewIn() > 0
     const values = [this.id, String(++this.#calls), ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
@@ -389,7 +389,7 @@ export class Lease {
       open.delete(number ?? '')
       if (token != null) there.set(token, (there.get(token) ?? 0) + (item?.names.length ?? 1))
     }
-    // Items without a row: the server took this call for an old one.
+    // Items without a row were not carried out, because the server took this call for an old one.
     again.push(...open.values())
     // The reply has all news, so a pending request that does not appear in it was not carried out, or has ended.
     if (complete !== null) {
@@ -398,7 +398,7 @@ export class Lease {
     }
     this.sendAgain(again.filter(item => item !== item.claim?.ask || item.claim.token === ''))
     if (complete === 't') this.#compare(there)
-    // A grant may have been announced before this reply.
+    // A notification before this reply may have announced a grant.
     this.look ||= this.#hinted && this.queued.size > 0
   }
 
@@ -450,7 +450,7 @@ export class Lease {
         Object.assign(item, { value: null, again: undefined, at: undefined })
         claim?.end(undefined, 'released', error)
       }
-      // Keep retrying, because a privilege may have been revoked, and may be granted again.
+      // Keep retrying: the error may be a revoked privilege, which may be granted again.
       else if (!later && error.code !== 'limit') { item.at += this.ttl / 3; claim?.end() }
       return false
     }
@@ -458,7 +458,7 @@ export class Lease {
   }
 
   #gaveBack (item: Item, claim: Claim, released: boolean): void {
-    // A repeated release that finds nothing counts as done by the first one (rule 7.5).
+    // If a repeated release finds nothing held, an earlier copy of it has released the hold (rule 7.5).
     if (!released && item.again === undefined) claim.outcome = 'lost'
     else if (!released && item.value != null && item.again === 'lost') claim.outcome ??= 'unknown'
     if (--claim.giving > 0) return
@@ -499,15 +499,15 @@ export class Lease {
       if (event === 'evicted') asked.end(evicted())
       this.#placed(asked, token as string, event === 'granted')
     } else if (owner?.startsWith(this.host.owner) === true) {
-      // A ghost, which is a grant or place without a claim.
+      // Release a ghost: a grant or place without a claim.
       this.queue.push({ action: kind === 'election' ? 'resign' : 'release', names: [name as string], number: token })
     }
   }
 
   /**
-   * Handles an eviction. The application loses the hold, which is released after the application has left it, so that
-   * it is granted to no other client before. If the grant was not reported to the application yet, the hold is
-   * released at once.
+   * Reports an evicted hold to the application as lost. The hold is released on the server only when the application
+   * releases it, so that it is not granted to another client before. If the grant was not reported to the application
+   * yet, the hold is released immediately.
    */
   #evicted (claim: Claim): void {
     this.refuse(claim, evicted())

@@ -21,11 +21,14 @@ export interface ConnectOptions extends ServerOptions {
   ttl?: number
   /** The beginning of `owner` in the server's views. It is cut to 200 bytes. */
   name?: string
-  /** Called after the state has changed; for `ended`, after the losses of all holds were reported. */
+  /** Function that is called after each change of the state; for `ended`, after all losses of holds were reported. */
   onState?: (state: State) => void
-  /** Called with each event, in order, in the async context of the caller. An error is reported as a warning. */
+  /**
+   * Function that is called with each event, in order, in the async context of the call that requested the lock. If it
+   * throws, the error is emitted as a warning of the process.
+   */
   onEvent?: (event: LockEvent) => unknown
-  /** Ends the attempt to connect: `connect` throws the signal's reason. */
+  /** Signal that ends the attempt to connect: `connect` throws its reason. */
   signal?: AbortSignal
   /** Any other field of node-postgres. */
   [field: string]: unknown
@@ -38,7 +41,7 @@ export interface AcquireOptions {
   shared?: boolean
   /** The TTL in milliseconds. Default: the session's TTL. All holds with the same TTL share a lease. */
   ttl?: number
-  /** Ends the wait: the call throws the signal's reason. */
+  /** Signal that ends the wait: the call throws its reason. */
   signal?: AbortSignal
 }
 
@@ -164,9 +167,9 @@ export class LockElection {
 
   /**
    * Runs a job that all replicas start and only one should run: runs the function if the lock is free, otherwise
-   * returns false at once. With `holdFor`, the name stays closed until this many milliseconds after it was acquired,
-   * even if the function fails or the process dies, because the TTL is at least as long. Reopens a session that has
-   * ended.
+   * returns false immediately. With `holdFor`, the name stays closed until this many milliseconds after it was
+   * acquired, even if the function fails or the process dies, because the TTL is at least as long. Reopens a session
+   * that has ended.
    *
    * @returns whether the function was run here
    * @throws the errors of `using`; before the function runs, `unavailable` if the server does not reply, `limit` if
@@ -247,7 +250,7 @@ export class LockElection {
   async reopen (): Promise<void> { await this.#engine.reopen() }
 
   /**
-   * Ends the waits, releases all holds, revokes the lease, and leaves no socket or timer. If there is no reply, the
+   * Ends all waits, releases all holds, revokes the lease, and frees all sockets and timers. If there is no reply, the
    * lease expires.
    *
    * @param options.limit the time limit in milliseconds; default: a quarter of the TTL, at least 200 and at most

@@ -29,9 +29,9 @@ export function onAbort (signal: AbortSignal | undefined, fn: () => void): () =>
 }
 
 /**
- * Makes a controller's signal check the clock: `aborted`, `reason` and `throwIfAborted` call `check` first, so that a
- * blocked event loop does not hide a loss from the next line of work. The signal may have any number of listeners;
- * `changed` is called when a listener was added or removed.
+ * Makes a controller's signal check the clock: `aborted`, `reason` and `throwIfAborted` call `check` first, so that
+ * they report a loss even if the event loop was blocked. The signal may have any number of listeners; `changed` is
+ * called after a listener was added or removed.
  */
 export function liveSignal (controller: AbortController, check: () => void, changed = (): void => {}): AbortSignal {
   const { signal } = controller

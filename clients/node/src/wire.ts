@@ -27,13 +27,13 @@ export interface Wire {
    */
   query: (text: string, values?: unknown[], prepares?: boolean) => Promise<Rows>
   /**
-   * Reports no more events and closes the socket at once; if `idle`, with a Terminate message to the server. Resolves
-   * when the socket is closed.
+   * Closes the socket immediately, and reports no more events. If `idle`, sends the server a Terminate message first.
+   * Resolves when the socket is closed.
    */
   destroy: (idle: boolean) => Promise<unknown>
 }
 
-/** Makes the object for a connection to one host, without connecting. */
+/** Creates the object for a connection to one host, without connecting. */
 export type Dial = (events: Events) => Wire
 
 /** The part of the driver's connection that a statement uses. */
@@ -53,7 +53,7 @@ interface Connection {
 class Statement {
   readonly #rows: Rows = []
 
-  /** Without values the text may have several statements, separated by semicolons. */
+  /** Without values, the text may contain several statements, separated by semicolons. */
   constructor (private readonly text: string, private readonly values: unknown[] | undefined, private readonly as: string,
     private readonly isPrepared: boolean, private readonly done: (rows: Rows) => void, readonly handleError: (error: Error) => void) {}
 
@@ -93,7 +93,7 @@ class PgWire implements Wire {
   readonly #socket = new Socket()
   readonly #client: pg.Client
   #events: Events | undefined
-  /** The statement that is prepared under the last of the names. */
+  /** The text that is prepared under the last name; '' = none. */
   #prepared = ''
   #names = 0
 
@@ -115,7 +115,7 @@ class PgWire implements Wire {
 
   async query (text: string, values?: unknown[], prepares = false): Promise<Rows> {
     const isPrepared = prepares && this.#prepared === text
-    // After an error, prepare the statement again under a new name, because the last name may or may not be in use.
+    // After an error, use a new name, because it is unknown whether the last name is in use.
     if (prepares && !isPrepared) this.#names++
     if (prepares) this.#prepared = ''
     const rows = await new Promise<Rows>((resolve, reject) => {
@@ -139,9 +139,9 @@ class PgWire implements Wire {
 export function dialsOf (options: ServerOptions): Dial[] {
   const common = { fallback_application_name: 'lock-election', keepAlive: true }
   return hostsOf(options).map(one => {
-    // The session has its own time limits, which also cover waits that the driver's limits do not.
+    // The session has its own time limits, which also cover waits that the driver does not limit.
     const config = { ...common, ...one, connectionTimeoutMillis: 0, query_timeout: 0, pipeline: false }
-    // Report a wrong configuration of any host at once, and not only when the other hosts are down.
+    // Report a wrong configuration of any host now, and not only when the other hosts are down.
     clientOf(config)
     return events => new PgWire(config, events)
   })
