@@ -56,7 +56,7 @@ const learnServer = (pid: number | null): string =>
   " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'" +
   " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 
-/** Returns the call of lease_sync. Its validity is an integer of milliseconds: texts of intervals depend on settings. */
+/** Returns the call of lease_sync. It returns the validity in milliseconds: texts of intervals depend on settings. */
 const sync = (schema: string): string =>
   'SELECT item, event, kind, name, token, owner, reason, sqlstate, message, detail, hint,' +
   " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8," +

@@ -36,8 +36,8 @@ final class Arguments {
 	}
 
 	/**
-	 * Rejects half of a surrogate pair, for which a driver sends '?', because two different texts must not become the
-	 * same.
+	 * Rejects NUL, and half of a surrogate pair. A driver sends '?' for such a half, so that two different texts would
+	 * become the same.
 	 */
 	static String encodable(String text, String what) {
 		given(text, what);
@@ -117,7 +117,7 @@ final class Arguments {
 		return limit;
 	}
 
-	/** Returns a time limit in nanoseconds, capped at 100 years, which is as good as no limit. */
+	/** Returns a time limit in nanoseconds, capped at 100 years. */
 	static long nanos(Duration limit) {
 		return bounded(limit).toNanos();
 	}
@@ -132,7 +132,7 @@ final class Arguments {
 		return duration.compareTo(ENDLESS.negated()) < 0 ? ENDLESS.negated() : duration;
 	}
 
-	/** Returns the text in quotes, cut, and with escapes for characters that a log would not show. */
+	/** Returns the text in quotes, shortened, and with escapes for characters that a log would not show. */
 	static String show(String text) {
 		StringBuilder shown = new StringBuilder("\"");
 		for (char c : text.substring(0, Math.min(text.length(), SHOWN)).toCharArray()) {
@@ -144,7 +144,7 @@ final class Arguments {
 		return shown.append(text.length() > SHOWN ? "...\"" : "\"").toString();
 	}
 
-	/** Returns a text as an SQL expression without any character that a framework could take for a parameter. */
+	/** Returns a text as an SQL expression, without any character that a framework could interpret as a parameter. */
 	static String literal(String text) {
 		if (text.matches("[A-Za-z0-9_ .,/-]*"))
 			return "'" + text + "'";

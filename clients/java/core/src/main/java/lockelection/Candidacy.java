@@ -41,7 +41,7 @@ public final class Candidacy implements AutoCloseable {
 		return ended.copy();
 	}
 
-	/** Makes the leader stop, and waits until its work has returned and the term is resigned. */
+	/** Ends the candidacy: tells a leader to stop, and waits until its work has returned and the term is resigned. */
 	@Override
 	public void close() {
 		stop();
@@ -111,7 +111,7 @@ public final class Candidacy implements AutoCloseable {
 			closed.thenRun(() -> stop.complete(null));
 			lead.lead(term, stop);
 		} finally {
-			Thread.interrupted(); // clears an interrupt that the leader has left behind
+			Thread.interrupted(); // clears an interrupt of this thread that the leader's work did not handle
 		}
 	}
 }

@@ -13,9 +13,9 @@ final class Channels {
 	private final Collection<Lease> leases;
 	private final List<Observer> observers;
 	private final Set<String> listening = new HashSet<>();
-	/** Whether the connection has notified itself. */
+	/** Whether the connection has sent itself a notification, as a test. */
 	private boolean tested;
-	/** Whether it has ever received a notification. */
+	/** Whether the connection has ever received a notification. */
 	private boolean hears;
 	/** Whether LISTEN does not work. */
 	boolean deaf;
@@ -41,7 +41,7 @@ final class Channels {
 		return !listening.isEmpty();
 	}
 
-	/** Whether a notification may arrive for which a hold or an observer waits. */
+	/** Whether a hold or an observer waits for a notification of a channel. */
 	boolean hopes() {
 		return isUsed() && (!observers.isEmpty() || leases.stream().anyMatch(l -> l.waiting > 0 && listening.contains(l.channel)));
 	}
@@ -51,7 +51,7 @@ final class Channels {
 		return hears && listening.contains(l.channel);
 	}
 
-	/** Returns the time at which the channels may have to change if nothing else happens; 0 = now. */
+	/** Returns the time at which the channels must be checked again if nothing else happens; 0 = now. */
 	long due(long now) {
 		if (!deaf && !wanted(now).equals(listening))
 			return 0;
@@ -74,7 +74,8 @@ final class Channels {
 
 	/**
 	 * Returns LISTEN and UNLISTEN statements for all changes. On a new connection, they also notify the connection
-	 * itself. The owners of new channels read the news, because earlier notifications were not received.
+	 * itself, as a test. Leases and observers with new channels read the news, because this connection did not receive
+	 * earlier notifications.
 	 */
 	String change(long now) {
 		Set<String> wanted = wanted(now);

@@ -4,8 +4,8 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * The time. {@code System.nanoTime()} stops while a machine is suspended, and the wall clock can be set. So the time
- * that has passed is the larger of the times by which the two clocks have advanced. This is safe, because a wall clock
- * that is set forward only makes a lock be lost early.
+ * that has passed is the larger of the times by which the two clocks have advanced. This is safe: if the wall clock is
+ * set forward, locks are only lost early.
  */
 interface Clock {
 	Clock SYSTEM = new Clock() {

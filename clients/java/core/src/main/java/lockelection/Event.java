@@ -8,7 +8,7 @@ import java.util.Optional;
 
 /** A change of a hold, of a wait or of the session. */
 public final class Event {
-	/** What has happened. */
+	/** The kind of a change. */
 	public enum Kind {
 		/** The request was granted. */
 		ACQUIRED,
@@ -49,7 +49,7 @@ public final class Event {
 	}
 
 	/**
-	 * What has happened.
+	 * The kind of the change.
 	 *
 	 * @return never null
 	 */
@@ -58,7 +58,7 @@ public final class Event {
 	}
 
 	/**
-	 * The kind of the request.
+	 * The kind of the request, or "session" for a change of the session.
 	 *
 	 * @return lock, shared, permit, election or session
 	 */
@@ -94,7 +94,7 @@ public final class Event {
 	}
 
 	/**
-	 * How long the caller has waited, the lock was held, or the session was suspended.
+	 * The time for which the caller has waited, the lock was held, or the session was suspended.
 	 *
 	 * @return zero for SUSPENDED
 	 */
@@ -103,7 +103,7 @@ public final class Event {
 	}
 
 	/**
-	 * Why it was not acquired, was lost, is suspended or has ended.
+	 * The reason of NOT_ACQUIRED, LOST, SUSPENDED or ENDED.
 	 *
 	 * @return empty for the other kinds
 	 */

@@ -28,9 +28,9 @@ public class Hold implements AutoCloseable {
 	final Request request;
 	final boolean attempt;
 	final long askedAt = System.nanoTime();
-	/** Completed with null when granted, otherwise with the reason why it was not. */
+	/** Future that is completed with null by the grant, otherwise with the reason why it was not granted. */
 	final CompletableFuture<LockException> decided = new CompletableFuture<>();
-	/** Completed with null when released, otherwise with the reason why it was not. */
+	/** Future that is completed with null by the release, otherwise with the reason why it was not released. */
 	final CompletableFuture<LockException> released = new CompletableFuture<>();
 	volatile View view = View.WAITING;
 	volatile long token;
@@ -44,16 +44,16 @@ public class Hold implements AutoCloseable {
 	/** The item that requests it. */
 	Item ask;
 	LockException failure;
-	/** Whether it has a place and no grant. */
+	/** Whether it has a place, and was not granted yet. */
 	boolean queued;
-	/** Whether its time limit has passed, so that it must not enter the queue. */
+	/** Whether its wait has timed out before the first reply. Only a grant in that reply counts. */
 	boolean impatient;
 	/** Whether it was evicted and the application has not released it yet. */
 	boolean evicted;
 	/** The number of names that are being released. */
 	int giving;
 	Duration holdFor;
-	/** The reason why the release did not do what was requested. */
+	/** The error of the release: it did not release the hold, or has ignored holdFor. */
 	LockException releaseError;
 
 	Hold(Session session, Lease lease, Request request, boolean attempt) {
@@ -103,8 +103,8 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Runs an action once, in the session's executor, when the hold is lost, or now if it is lost already. Does not
-	 * run the action after a release.
+	 * Runs an action once, in the session's executor, when the hold is lost, or immediately if it is lost already. Does
+	 * not run the action after a release.
 	 *
 	 * @param action the action, which should make the work stop
 	 */
@@ -120,7 +120,7 @@ public class Hold implements AutoCloseable {
 
 	/**
 	 * Binds the open transaction of the application's connection to this hold: until the transaction ends, the lock is
-	 * granted to no other client. The transaction's later writes happen while the lock is held, or not at all. Roll
+	 * granted to no other client. So the transaction's later writes are committed only if the hold was still held. Roll
 	 * back after any exception.
 	 *
 	 * @param connection a connection to the same database, not in auto-commit mode
@@ -158,9 +158,9 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * The statement of a fence as a text without parameters, for what gives no {@link Connection}. Run it in an open
-	 * transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back. Outside of a
-	 * transaction it protects nothing, without an error.
+	 * The statement of a fence as a text without parameters, for frameworks that give no access to the {@link
+	 * Connection}. Run it in an open transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is
+	 * lost, roll back. Outside of a transaction it succeeds, but protects nothing.
 	 *
 	 * @return a SELECT of one row
 	 * @throws LockLostException if the hold is no longer held

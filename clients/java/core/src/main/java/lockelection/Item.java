@@ -3,8 +3,8 @@ package lockelection;
 import java.util.List;
 
 /**
- * An item of a lease_sync() call: a request for a hold, its release, or another action on a name. The texts are sent
- * to the server as they are.
+ * An item of a lease_sync() call: a request for a hold, its release, or another action on a name. The texts are the
+ * arguments of lease_sync().
  */
 final class Item {
 	final String action;
@@ -21,7 +21,7 @@ final class Item {
 	boolean again;
 	/** Whether the reply to such a call was lost. */
 	boolean lost;
-	/** Whether the server has carried it out, but has not reported the result yet. */
+	/** Whether the server has carried it out, but withholds the result until it is durable. */
 	boolean pending;
 
 	Item(String action, List<String> names, String number, String value, Hold hold) {

@@ -31,15 +31,15 @@ final class Jdbc implements Wire {
 			+ " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
 			+ " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
 			+ " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))";
-	/** The SQLSTATEs of a prepared statement behind a pooler, or after the function has changed. */
+	/** SQLSTATEs of a prepared statement that failed because of a pooler, or because the function has changed. */
 	private static final Set<String> NOT_PREPARED = Set.of("26000", "42P05", "0A000");
 
 	private final Connection connection;
-	/** Null for a connection of another driver, or in a wrapper that cannot be unwrapped. */
+	/** PostgreSQL's view of the connection; null if another driver made it, or if a wrapper cannot be unwrapped. */
 	private final PGConnection postgres;
 	private String schema;
 	private final boolean pooled;
-	/** The settings that the pool's connection had. */
+	/** The settings of the connection when it was taken, which close() restores. */
 	private final boolean autoCommit;
 	private final int networkTimeout;
 	private final int prepareThreshold;
@@ -85,7 +85,7 @@ final class Jdbc implements Wire {
 		return limitMillis -> open(take(source), limitMillis);
 	}
 
-	/** Takes a connection from the data source. A pool that has no connection left reports that without an SQLSTATE. */
+	/** Takes a connection from the data source. An exhausted pool throws an exception without an SQLSTATE. */
 	private static Connection take(DataSource source) throws SQLException {
 		Connection connection;
 		try {
@@ -152,9 +152,9 @@ final class Jdbc implements Wire {
 	}
 
 	/**
-	 * Runs a statement. If the schema was renamed (ALTER SCHEMA .. RENAME) or the extension was created again, the
-	 * statement had no effect and is sent once more; likewise, unprepared, if the server does not have the prepared
-	 * statement.
+	 * Runs a statement. Sends it once more if it had no effect, because the schema was renamed (ALTER SCHEMA .. RENAME)
+	 * or the extension was created again. If the server does not have the prepared statement, sends it once more
+	 * unprepared.
 	 */
 	@Override
 	public List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException {
@@ -193,7 +193,7 @@ final class Jdbc implements Wire {
 		}
 	}
 
-	/** Closes the statement that is kept open, so that the next call prepares one with the settings of that time. */
+	/** Closes the statement that is kept open, so that the next call prepares a new one with the current settings. */
 	private void forget() {
 		PreparedStatement unused = latest;
 		latest = null;
@@ -202,7 +202,7 @@ final class Jdbc implements Wire {
 			if (unused != null)
 				unused.close();
 		} catch (SQLException | RuntimeException e) {
-			// the connection is broken, and the caller has the error that says so
+			// the connection is broken, which the caller already knows from its own error
 		}
 	}
 
@@ -272,12 +272,12 @@ final class Jdbc implements Wire {
 		try {
 			connection.abort(Runnable::run);
 		} catch (SQLException | RuntimeException e) {
-			// the connection is useless either way
+			// the connection is not used any more
 		}
 		try {
 			connection.close();
 		} catch (SQLException | RuntimeException e) {
-			// the pool has noticed
+			// the pool has noticed that the connection is broken
 		}
 	}
 }

@@ -19,7 +19,7 @@ import lockelection.LockException.Status;
  * does no I/O. The session's lock protects all fields except the deadline.
  */
 final class Lease {
-	/** NULL elements are sent as the session's owner text: "NULL" in the text of an array depends on array_nulls. */
+	/** Sends NULL elements as the owner text: in an array literal, NULL depends on the setting array_nulls. */
 	static final String SYNC = "SELECT item, event, kind, name, token, owner, reason, sqlstate, message, detail, hint,"
 			+ " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::bigint,"
 			+ " incarnation, news, complete, channel"
@@ -38,8 +38,8 @@ final class Lease {
 	private final long ttlNanos;
 	private final Session session;
 	/**
-	 * The latest end of all renewals; null if no reply had a validity yet, in which case the lease ends one TTL after
-	 * its grant.
+	 * The latest deadline of all renewals; null if no reply had a validity yet, in which case the lease ends one TTL
+	 * after its grant, at {@code born}.
 	 */
 	private volatile Moment deadline;
 	private volatile Moment born;
@@ -52,7 +52,7 @@ final class Lease {
 	long waitedAt = Long.MIN_VALUE / 2;
 	/** The number of places. */
 	int waiting;
-	/** Whether the server may have news. */
+	/** Whether the server may have news, so that a call is due now. */
 	boolean look;
 	/** The channel of the server's notifications; null if it sends none. */
 	String channel;
@@ -62,12 +62,12 @@ final class Lease {
 	/** The places and holds, including those that are being released. */
 	private final Map<Long, Hold> byToken = new HashMap<>();
 	private long call;
-	/** The values of the newest reply. */
+	/** The values of the newest reply, which the next call sends back. */
 	private Object incarnation;
 	private Object news;
 	/** Whether the next call has no items, so that its news reports the results of earlier calls. */
 	private boolean bare;
-	/** The number of items to send one by one, to find the one that the server rejects. */
+	/** The number of items to send one by one, to find out which one the server rejects. */
 	private int alone;
 	/** Whether the last call had releases and left the requests to the next call. */
 	private boolean apart;
@@ -89,7 +89,7 @@ final class Lease {
 
 	// --- the deadline ---
 
-	/** Returns the end of a renewal: the time at which it was sent, plus the validity, minus the margin. */
+	/** Returns the deadline of a renewal: the time at which it was sent, plus the validity, minus the margin. */
 	private Moment end(Moment sent, long validityNanos) {
 		return sent.plus(Math.min(validityNanos, ttlNanos) - Math.min(ttlNanos / 20, SECOND));
 	}
@@ -100,8 +100,8 @@ final class Lease {
 	}
 
 	/**
-	 * Sets the deadline after a renewal. The validity, which the lease would keep if the server crashed now, counts
-	 * from the time at which the call was sent. A shorter one does not shorten the deadline.
+	 * Sets the deadline after a renewal. The validity is the time for which the lease stays valid even if the server
+	 * crashes. It counts from the time at which the call was sent. A renewal never shortens the deadline.
 	 */
 	private void renewed(Moment sent, long validityNanos) {
 		Moment next = end(sent, validityNanos);
@@ -147,7 +147,8 @@ final class Lease {
 	}
 
 	/**
-	 * Returns the time at which the first item may be sent. Requests stay in order, behind a request that has to wait.
+	 * Returns the time at which the first item may be sent. Requests stay in order: a delayed request delays the later
+	 * ones, but no releases.
 	 */
 	long due() {
 		long due = Long.MAX_VALUE;
@@ -163,8 +164,8 @@ final class Lease {
 	}
 
 	/**
-	 * Makes a turn from the queued items. Drops requests that the application no longer waits for, except after a call
-	 * without a reply, which may have carried them out.
+	 * Makes a turn from the queued items. Drops requests that the application no longer waits for. After a call without
+	 * a reply, which may have carried them out, sends no items and drops none.
 	 */
 	Turn begin(Moment sent, long waitMillis) {
 		Turn turn = new Turn();
@@ -173,8 +174,8 @@ final class Lease {
 		int most = bare ? 0 : alone > 0 ? 1 : MOST_ITEMS;
 		int names = 0;
 		boolean blocked = false;
-		// A call with requests waits for the disk, and so would its releases. So send the releases alone; the requests
-		// follow in the next call, together with the next requests of the callers that release.
+		// The reply to a call with requests waits for a flush to disk, which would delay releases in the same call. So
+		// send releases in a call of their own: their callers can add their next requests to the following call.
 		apart = !apart && !bare && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
@@ -265,7 +266,7 @@ final class Lease {
 			incarnation = head[INCARNATION];
 			news = head[NEWS];
 			channel = (String) head[CHANNEL];
-			boolean held = head[COMPLETE] == null; // the server holds the news back until it is durable
+			boolean held = head[COMPLETE] == null; // the server withholds the news until they are durable
 			bare = bare && held;
 			look = look || held;
 		}
@@ -283,7 +284,7 @@ final class Lease {
 				again.add(item);
 		}
 		turn.items.removeIf(item -> item == null);
-		again.addAll(turn.items); // items without rows: the server took this call for an old one
+		again.addAll(turn.items); // items without rows were not carried out: the server took this call for an old one
 		requeue(again);
 		if (Boolean.TRUE.equals(head[COMPLETE]))
 			compare(there);
@@ -343,7 +344,7 @@ final class Lease {
 			item.again = false;
 			item.notBefore = 0;
 			requeue(List.of(item));
-		} else { // keep retrying, because a privilege may have been revoked, and may be granted again
+		} else { // keep retrying: the error may be a revoked privilege, which may be granted again
 			Item later = new Item(item.action, item.names, item.number, null, null);
 			later.notBefore = session.now() + ttlNanos / 3;
 			queue.addLast(later);
@@ -354,7 +355,7 @@ final class Lease {
 		}
 	}
 
-	/** Handles the result of a release. A repeated release that finds nothing counts as done by the first one. */
+	/** Handles the result of a release. If a repeated one finds nothing held, an earlier copy has released the hold. */
 	private void gaveBack(Item item, boolean done) {
 		Hold hold = item.hold;
 		if (hold == null)
@@ -382,12 +383,12 @@ final class Lease {
 					lost(hold, "the server has ended it: " + row[REASON]);
 				return;
 			case "evicted":
-				if (hold != null) { // the application releases it when its work has stopped
+				if (hold != null) { // it stays held on the server until the application releases it
 					hold.evicted |= hold.view == View.HELD;
 					finish(hold, LockException.of(Status.LOST, "it was evicted"));
 					return;
 				}
-				if (asked != null) // evicted before its grant was known: it is released at once
+				if (asked != null) // evicted before its grant was known: it is released immediately
 					finish(asked, LockException.of(Status.LOST, "it was evicted"));
 				break;
 			default:
@@ -413,8 +414,8 @@ final class Lease {
 	}
 
 	/**
-	 * Handles a reply with all news: repeats the pending requests that do not appear in it, because they were not
-	 * carried out, or have ended.
+	 * Called after a reply with all news: sends the pending requests again that did not appear in it, because they were
+	 * not carried out, or have ended.
 	 */
 	private void askAgain() {
 		List<Item> again = new ArrayList<>();
@@ -446,7 +447,7 @@ final class Lease {
 		}
 	}
 
-	/** Handles a grant. It is reported after it is durable, and then its lease is durable, too. */
+	/** Handles a grant. The server reports a grant only when it is durable, and then its lease is durable, too. */
 	private void held(Hold hold) {
 		leaveQueue(hold);
 		if (deadline == null)
@@ -467,9 +468,8 @@ final class Lease {
 	}
 
 	/**
-	 * Ends a wait or a hold for the application, and releases its grant or place on the server. An evicted hold is
-	 * released by the application instead, and a hold whose reply has not arrived yet is released when the reply
-	 * arrives.
+	 * Ends a wait or a hold for the application, and releases its grant or place on the server. An evicted hold is not
+	 * released before the application releases it. If no reply has arrived yet, the release follows after the reply.
 	 */
 	void finish(Hold hold, LockException failure) {
 		boolean held = hold.view == View.HELD;
@@ -494,8 +494,8 @@ final class Lease {
 	}
 
 	/**
-	 * Handles the loss of a hold. If it has several names, releases the remaining names; those of an evicted hold are
-	 * released after the application has left it.
+	 * Handles the loss of a hold. If it has several names, releases the remaining names, but those of an evicted hold
+	 * only when the application releases it.
 	 */
 	private void lost(Hold hold, String why) {
 		if (hold.evicted && hold.request.names.size() > 1)

@@ -9,14 +9,15 @@ public interface Listener {
 	/**
 	 * Receives an event.
 	 *
-	 * @param event what has changed
+	 * @param event the change
 	 */
 	void on(Event event);
 
 	/**
-	 * Called in the thread that requests a lock, before the request.
+	 * Returns the listener for one request. Called before the request, in the thread that requests the lock, so that
+	 * the listener can capture this thread's context.
 	 *
-	 * @return the listener for the events of this request and its hold, which may know this thread's context
+	 * @return the listener for the events of this request and its hold
 	 */
 	default Listener ofCaller() {
 		return this;

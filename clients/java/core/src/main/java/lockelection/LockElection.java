@@ -39,7 +39,7 @@ import lockelection.LockException.Status;
  * loses nothing. At the deadline the session ends; {@link #reopen()} gives it a new lease.
  *
  * <p>Calls throw {@link LockException}. A time limit counts from the call. An interrupt ends a waiting call, which
- * then holds nothing and waits for nothing. If the server does not reply at that time, this takes up to a second.
+ * then holds nothing and waits for nothing. While the server does not reply, this takes up to a second.
  */
 public final class LockElection implements AutoCloseable {
 	private final Wire.Connector connector;
@@ -93,7 +93,7 @@ public final class LockElection implements AutoCloseable {
 	 * Takes one connection from a pool, or from PostgreSQL's own data source, and keeps it. The data source must know
 	 * all hosts, and its time limit for connecting (connectTimeout) must be well below the TTL.
 	 *
-	 * @param source a source of connections to PostgreSQL, which is asked for a new one when the connection breaks
+	 * @param source a source of connections to PostgreSQL; the session takes a new one when its connection breaks
 	 * @return an open session, with the default {@link Options}
 	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
 	 */
@@ -366,7 +366,7 @@ public final class LockElection implements AutoCloseable {
 		candidacies.remove(candidacy);
 	}
 
-	/** Campaigns until elected. Returns null when the term is no longer wanted. */
+	/** Campaigns until elected. Returns null if {@code unwanted} is completed first. */
 	Term awaitTerm(String election, String value, CompletableFuture<Void> unwanted) throws InterruptedException {
 		reopen();
 		Session on = session;
@@ -413,7 +413,7 @@ public final class LockElection implements AutoCloseable {
 	 * Reports the current leader to a listener, and then each change, once and in order.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param listener runs in the executor; receives an empty Optional when there is no leader any more
+	 * @param listener runs in the executor; receives an empty Optional when there is no leader
 	 * @return the observer, which the caller must close
 	 * @throws LockException with status CANCELED if the session was closed
 	 */
@@ -450,11 +450,11 @@ public final class LockElection implements AutoCloseable {
 
 	/**
 	 * Ends the candidacies and all waits, releases all holds, revokes the lease, and disconnects. Call it only after
-	 * all work under the session's holds has stopped. An interrupt does not end the call; the thread stays
+	 * all work under the session's holds has stopped. An interrupt does not end the call; the calling thread stays
 	 * interrupted.
 	 *
 	 * @param limit the time to wait for the server, zero or more; without a reply, the lease expires on the server
-	 * @return true if the server has confirmed the end in time
+	 * @return true if the server has confirmed in time that the lease has ended
 	 * @throws LockException with status INVALID if the limit is negative
 	 */
 	public boolean close(Duration limit) {

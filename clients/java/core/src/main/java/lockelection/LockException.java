@@ -120,7 +120,7 @@ public class LockException extends RuntimeException {
 		return sqlState.startsWith("08") && !sqlState.equals("08007") || sqlState.matches("57P0[1-5]|53300|25006");
 	}
 
-	/** Whether the extension is missing from the schema where the client looked for it. */
+	/** Whether the statement did not find the extension's schema or functions. */
 	static boolean noSuchFunction(SQLException e) {
 		return "3F000".equals(e.getSQLState()) || "42883".equals(e.getSQLState());
 	}

@@ -15,7 +15,7 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class NamedLock implements Lock {
 	private final LockElection locks;
 	private final Request request;
-	/** Excludes the threads of this process. The owner's hold excludes the other processes. */
+	/** Lock among the threads of this process. The owner's hold excludes the other processes. */
 	private final ReentrantLock local = new ReentrantLock(true);
 	private volatile Hold hold;
 
@@ -43,7 +43,7 @@ public final class NamedLock implements Lock {
 	}
 
 	/**
-	 * {@inheritDoc} An interrupt does not end the wait, but the call loses its place in the queue and takes a new one.
+	 * {@inheritDoc} An interrupt does not end the wait, but the call then starts again at the end of the queue.
 	 */
 	@Override
 	public void lock() {

@@ -43,7 +43,7 @@ public final class Options {
 	}
 
 	/**
-	 * Sets the beginning of the column "owner" in the server's views.
+	 * Sets the name of the session, with which the column "owner" of the server's views begins.
 	 *
 	 * @param name the text, which is cut to 200 bytes; the default is "java" and the process id
 	 * @return the changed options

@@ -5,7 +5,7 @@ import java.util.List;
 
 /** A request for locks or a permit. Immutable: methods that change something return a changed copy. */
 public final class Request {
-	/** The end of an item's action: lock, shared, permit or candidate. */
+	/** The kind, with which an item's action ends: lock, shared, permit or candidate. */
 	final String kind;
 	final List<String> names;
 	/** The number of permits that the name has; null if this is not a request for a permit. */

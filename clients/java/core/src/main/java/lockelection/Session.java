@@ -26,7 +26,7 @@ import lockelection.LockException.Status;
  * queued at the time. A caller that finds the connection free runs the turn itself; otherwise the worker does. The
  * worker also renews, reconnects and listens. The watcher checks the deadlines, even if the worker hangs. One lock
  * protects all fields that are not final or volatile. It is not held during I/O or a callback. In the comments below,
- * "Locked." means that the caller holds it.
+ * "Locked." means that the caller holds this lock.
  */
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
@@ -34,22 +34,22 @@ final class Session {
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
 	/**
-	 * After a turn that took longer than this, the worker runs the next turn, because a caller could not be
-	 * interrupted in it.
+	 * Nanoseconds. After a turn that took longer, the worker runs the next turn instead of a caller, because a caller
+	 * that runs a turn cannot be interrupted immediately.
 	 */
 	private static final long SLOW = 100 * MILLISECOND;
-	/** After this time, an interrupt of the caller that runs a turn ends the turn, together with the connection. */
+	/** Nanoseconds after which an interrupt of the caller that runs a turn aborts the turn and the connection. */
 	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
 	/**
-	 * The time for which the worker waits for a notification, and the pause before it does so. The driver cannot be
-	 * woken up while it waits for a notification, and needs a millisecond to find that there is none. If nothing is
-	 * held, the worker waits right after a turn in which callers have entered a queue. Otherwise the worker waits only
-	 * after the pause, because the next call may come soon, and its reply has all news.
+	 * Nanoseconds for which the worker waits for a notification, and for which it pauses before that. The driver cannot
+	 * be woken up while it waits for a notification, and needs a millisecond to find that there is none. If nothing is
+	 * held, the worker waits immediately after a turn in which callers have entered a queue. Otherwise the worker
+	 * pauses first, because another call may follow soon, and its reply contains all news.
 	 */
 	private static final long HEAR = 10 * MILLISECOND;
-	/** The time for which a caller that still waits runs further turns, which have become due in its own turn. */
+	/** Nanoseconds for which a caller that still waits after its turn also runs the turns that have become due. */
 	private static final long STAY = 10 * MILLISECOND;
-	/** The intervals of turns for waits and of reads for observers, if LISTEN works and if it does not. */
+	/** The intervals of turns for waits, and of reads for observers: if LISTEN works, and if it does not. */
 	private static final long LOOK = 5 * SECOND;
 	private static final long DEAF_LOOK = 250 * MILLISECOND;
 
@@ -79,21 +79,21 @@ final class Session {
 	private volatile Wire wire;
 	private volatile String schema;
 	private List<Runnable> told = new ArrayList<>();
-	/** The calls of listeners, the current one first. */
+	/** The queued calls of listeners; the first one may be running. */
 	private final Deque<Runnable> events = new ArrayDeque<>();
-	/** Whether there is new work for the worker, so that it must not rest. */
+	/** Whether there is new work for the worker, so that it must not sleep. */
 	private boolean dirty;
-	/** The time until which the worker rests unless it is woken up. */
+	/** The time until which the worker sleeps unless it is woken up. */
 	private long restsUntil;
 	/** Whether a thread uses the connection. */
 	private boolean busy;
-	/** The caller that runs a turn, or null, and the start of the turn. */
+	/** The caller that runs a turn (null if there is none), and the time at which the turn began. */
 	private Thread maker;
 	private long madeSince;
 	private boolean slow;
 	private boolean others;
 	private long requests;
-	/** The time at which to wait for notifications, if any may arrive. */
+	/** The earliest time at which the worker waits for notifications. */
 	private long hearAt;
 	private int failures;
 	/** The reason why there is no connection, or why the last renewal has failed. */
@@ -132,7 +132,7 @@ final class Session {
 		watcher.setDaemon(true);
 	}
 
-	/** Connects and gets the lease. Throws any error at once, without a retry. */
+	/** Connects and gets the lease. Throws any error immediately, without a retry. */
 	void open() {
 		try (Locked locked = lock()) {
 			connect();
@@ -184,7 +184,7 @@ final class Session {
 		told.add(() -> callBack(call));
 	}
 
-	/** Runs code of the application. Reports what it throws; Kotlin and others also throw checked exceptions. */
+	/** Runs code of the application, and reports its exceptions. Catches all: Kotlin also throws checked exceptions. */
 	private static void callBack(Runnable call) {
 		try {
 			call.run();
@@ -193,7 +193,7 @@ final class Session {
 		}
 	}
 
-	/** Locked. Reports an event to the listeners. One callback makes all calls of listeners, so that they are in order. */
+	/** Locked. Reports an event to the listeners. A single callback makes all queued calls, to keep them in order. */
 	void tell(List<Listener> listeners, Event event) {
 		boolean idle = events.isEmpty();
 		listeners.forEach(listener -> events.add(() -> listener.on(event)));
@@ -234,7 +234,7 @@ final class Session {
 		try {
 			thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
 		} catch (Throwable e) {
-			// there is nobody left to tell
+			// nothing is left that could report it
 		}
 	}
 
@@ -255,8 +255,8 @@ final class Session {
 	}
 
 	/**
-	 * Called by a fence that has not found the functions. Calls one of them, so that the connection reads their
-	 * schema. Returns whether that schema differs from the given one.
+	 * Called by a fence whose function was not found in the given schema. Calls a function on the session's connection,
+	 * which then reads the current schema. Returns whether that is a different one.
 	 */
 	boolean learnsAnother(String than) {
 		try {
@@ -264,7 +264,7 @@ final class Session {
 		} catch (InterruptedException e) {
 			Thread.currentThread().interrupt();
 		} catch (LockException e) {
-			// the caller has an error of its own
+			// the caller throws its own error
 		}
 		return !than.equals(schema);
 	}
@@ -300,7 +300,7 @@ final class Session {
 		return submit(List.of(request), attempt).get(0);
 	}
 
-	/** Queues requests, which travel in one call if possible. */
+	/** Queues requests, which are sent in one call if possible. */
 	List<Hold> submit(List<Request> requests, boolean attempt) {
 		List<Listener> listeners = listeners();
 		try (Locked locked = lock()) {
@@ -324,7 +324,7 @@ final class Session {
 		hold.lease.queue.addLast(hold.ask);
 	}
 
-	/** Queues an item that grants nothing, and waits for its result. */
+	/** Queues an item that requests no grant, and waits for its result. */
 	void ask(Lease on, Request request, String action, String number, String value) throws InterruptedException {
 		Hold asked = new Hold(this, on, request, true);
 		asked.ask = new Item(action, request.names, number, value, asked);
@@ -338,7 +338,7 @@ final class Session {
 		await(asked, Duration.ofMillis(callMillis()));
 	}
 
-	/** Gives up a hold that is no longer needed, whatever its state. */
+	/** Ends a request or a hold that is no longer needed, in any state. */
 	void drop(Hold hold) {
 		giveUp(hold, LockException.of(Status.CANCELED, "it is not wanted any more"));
 	}
@@ -346,7 +346,7 @@ final class Session {
 	/**
 	 * Waits until a hold is granted. Releases its place when the limit passes, or after an interrupt. The limit
 	 * applies to the time in the queue. The first reply may take as long as the reply to any call; if it arrives after
-	 * the limit, a place is no longer accepted.
+	 * the limit, only a grant counts, and a place is released.
 	 */
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
 		long most = limit == null ? Long.MAX_VALUE : Arguments.nanos(limit);
@@ -365,7 +365,7 @@ final class Session {
 		return hold;
 	}
 
-	/** Waits until the hold is decided. Returns false if it is not within this time after its request. */
+	/** Waits until the request was granted or has failed. Returns false if this time after the request has passed. */
 	private static boolean isDecided(Hold hold, long nanos) throws InterruptedException {
 		try {
 			hold.decided.get(Math.max(0, nanos - (System.nanoTime() - hold.askedAt)), TimeUnit.NANOSECONDS);
@@ -375,7 +375,7 @@ final class Session {
 		}
 	}
 
-	/** Returns whether the hold has a place. If it has no place yet, it will no longer accept one. */
+	/** Returns whether the hold has a place. If it has none, a place that it gets later will be released. */
 	private boolean hasPlace(Hold hold) {
 		try (Locked locked = lock()) {
 			hold.impatient = !hold.queued;
@@ -412,7 +412,7 @@ final class Session {
 		}
 	}
 
-	/** Runs a read-only statement, and waits for it for at most the limit of a statement. */
+	/** Runs a read-only statement. Waits for its rows for at most the limit of a statement. */
 	List<Object[]> run(String sql, Object... arguments) throws InterruptedException {
 		Operation operation = new Operation(sql, arguments);
 		try (Locked locked = lock()) {
@@ -463,7 +463,7 @@ final class Session {
 		}
 		Thread self = Thread.currentThread();
 		if (self == worker || self == watcher)
-			return false; // called by a listener that the executor runs in this thread: the worker ends after it
+			return false; // a listener that runs in this thread has called close(), so the worker ends later
 		join(worker, Math.max(1, TimeUnit.NANOSECONDS.toMillis(Arguments.nanos(limit))));
 		if (worker.isAlive()) {
 			Wire hanging = wire;
@@ -476,7 +476,7 @@ final class Session {
 		return finished && revocations.isEmpty();
 	}
 
-	/** Waits for the end of a thread. An interrupt does not end this wait, but is kept. It is meant for the work. */
+	/** Waits for the end of a thread. An interrupt does not end the wait; the calling thread stays interrupted. */
 	private static void join(Thread thread, long millis) {
 		long until = System.nanoTime() + millis * MILLISECOND;
 		boolean interrupted = false;
@@ -491,7 +491,7 @@ final class Session {
 			Thread.currentThread().interrupt();
 	}
 
-	/** Ends a hold that the server has reported as lost. If it has several names, releases the remaining ones. */
+	/** Ends a hold after its fence or proclaim has reported its loss. Releases its remaining names. */
 	void lost(Hold hold, LockException why) {
 		try (Locked locked = lock()) {
 			if (hold.view == View.HELD) {
@@ -542,7 +542,7 @@ final class Session {
 		wake();
 	}
 
-	/** Locked. Ends a lease with all its holds, and has it revoked unless the server has ended it already. */
+	/** Locked. Ends a lease with all its holds, and schedules its revocation unless the server has ended it already. */
 	private void endLease(Lease l, LockException why, boolean gone) {
 		leases.remove(l.ttl, l);
 		if (l.id != 0 && !gone)
@@ -583,7 +583,7 @@ final class Session {
 				wait = step();
 			}
 		} finally {
-			if (!finished) // an unexpected error, such as a lack of memory: the lease is no longer renewed
+			if (!finished) // an unexpected error, such as OutOfMemoryError: the lease is no longer renewed
 				abandon();
 		}
 	}
@@ -602,14 +602,14 @@ final class Session {
 			if (!dirty)
 				work.awaitNanos(nanos);
 		} catch (InterruptedException e) {
-			// close() has interrupted an attempt to connect: check again
+			// close() has interrupted this thread: check again
 		}
 	}
 
 	/** Checks the deadlines, at least once a second, because a wait does not count the time of a suspended machine. */
 	private void watch() {
 		while (!finished) {
-			check(); // runs the callbacks of a loss at once, because they run when the lock is released
+			check(); // runs the callbacks of a loss immediately, because they run when the lock is released
 			Wire stuck = stuck();
 			if (stuck != null)
 				stuck.abort();
@@ -625,14 +625,14 @@ final class Session {
 		}
 	}
 
-	/** Returns the connection on which a caller makes a long turn that an interrupt has to end, or null. */
+	/** Returns the connection of a long turn that must be aborted because its caller was interrupted, or null. */
 	Wire stuck() {
 		try (Locked locked = lock()) {
 			return maker != null && maker.isInterrupted() && now() - madeSince > INTERRUPTIBLE ? wire : null;
 		}
 	}
 
-	/** Does the most urgent piece of work. Returns the nanoseconds until there may be more; -1 = never. */
+	/** Does the most urgent work. Returns the nanoseconds until the next step; -1 = the session has finished. */
 	long step() {
 		try (Locked locked = lock()) {
 			dirty = false;
@@ -660,7 +660,7 @@ final class Session {
 		}
 	}
 
-	/** Locked. Returns when the worker has work other than waiting for notifications. */
+	/** Locked. Returns the time at which the worker has work other than waiting for notifications. */
 	private long next(long now) {
 		if (end != null)
 			return 0;
@@ -675,7 +675,7 @@ final class Session {
 		return next;
 	}
 
-	/** Locked. Returns when the next turn of a lease is due. After a failure that is a renewal. */
+	/** Locked. Returns the time at which the next turn of a lease is due; after a failure, the time of the renewal. */
 	private long due(Lease l) {
 		if (failures > 0 || l.id == 0)
 			return l.renewAt;
@@ -693,7 +693,7 @@ final class Session {
 		for (Lease l : leases.values()) {
 			if (l == first)
 				continue;
-			// Leases with releases go first: others may wait for them.
+			// Leases with releases go first, because others may be waiting for these locks.
 			int order = Long.compare(due(l), due(first));
 			if (order == 0)
 				order = Boolean.compare(first.releases(), l.releases());
@@ -729,7 +729,7 @@ final class Session {
 	/**
 	 * Locked, once, at entry and exit. Runs a turn in the calling thread if the connection is free and no other work
 	 * is due first; otherwise wakes up the worker. A caller that still waits after its turn also runs the turns that
-	 * have become due meanwhile: a lock that the session's callers pass on then needs no wake-up of the worker.
+	 * have become due meanwhile, so that callers can hand over a lock to each other without the worker.
 	 *
 	 * @param own the hold that the caller waits for, or null if it does not wait
 	 */
@@ -749,8 +749,8 @@ final class Session {
 	}
 
 	/**
-	 * Locked. Returns whether a turn of the lease is the next piece of work, and the calling thread may run it. Virtual
-	 * threads leave it to the worker, because an interrupt of a virtual thread would close the socket.
+	 * Locked. Returns whether a turn of the lease is the next work, and the calling thread may run it. A virtual thread
+	 * must not, because an interrupt of a virtual thread would close the socket.
 	 */
 	private boolean isForCaller(Lease l) {
 		Thread self = Thread.currentThread();
@@ -761,10 +761,10 @@ final class Session {
 	}
 
 	/**
-	 * Locked at entry and exit, not in between. Sends a call and handles its results. If callers other than its own
-	 * were woken up, it lets them queue their next requests before the next turn begins.
+	 * Locked at entry and exit, not in between. Sends a call and handles its results. If the results have woken up
+	 * other callers, lets them queue their next requests before the next turn begins.
 	 *
-	 * @param itself the number of waiting callers that run this turn: 1, or 0 in the worker
+	 * @param itself 1 if a waiting caller runs this turn, 0 if the worker does
 	 */
 	private void turn(Lease l, int itself) {
 		long before = answered;
@@ -803,7 +803,7 @@ final class Session {
 		hearAt = held == 0 && waits() > waited ? 0 : now() + HEAR;
 	}
 
-	/** Locked. Wakes up the worker if it has work before the time until which it rests. */
+	/** Locked. Wakes up the worker if it has work before the time until which it sleeps. */
 	private void rest() {
 		if (next(now()) < restsUntil || channels.hopes() && hearAt < restsUntil)
 			wake();
@@ -822,9 +822,9 @@ final class Session {
 	}
 
 	/**
-	 * Locked. Counts a failure. Returns when to retry: at once after the first failure, then after 50 ms, doubled each
-	 * time up to a twentieth of the TTL. Only a successful renewal resets the count, so a connection that is made and
-	 * breaks again is a failure.
+	 * Locked. Counts a failure. Returns the time of the retry: now after the first failure, then after 50 ms, doubled
+	 * each time up to a twentieth of the TTL. Only a successful renewal resets the count, so a new connection that
+	 * breaks before a renewal counts, too.
 	 */
 	private long failed() {
 		long pause = failures == 0 ? 0 : jitter(Math.min(PAUSE << Math.min(failures - 1, 6), lease.longestPause()));
@@ -856,7 +856,7 @@ final class Session {
 	}
 
 	/**
-	 * Locked at entry and exit, not in between. Uses the connection, and gives it up if it breaks. If it breaks in the
+	 * Locked at entry and exit, not in between. Uses the connection, and closes it if it breaks. If it breaks in the
 	 * middle of a statement, the outcome of the statement is unknown.
 	 */
 	private <T> T use(Use<T> use) throws SQLException {
@@ -916,7 +916,7 @@ final class Session {
 		}
 	}
 
-	/** Locked. Gives up the connection. */
+	/** Locked. Closes the connection. */
 	private void disconnect() {
 		if (wire != null)
 			wire.abort();
@@ -929,7 +929,7 @@ final class Session {
 
 	// --- notifications, which only say that there may be news ---
 
-	/** Locked at entry and exit. Changes the channels that the connection listens on. Returns false if it need not. */
+	/** Locked at entry and exit. Changes the channels of the connection. Returns false if no change is needed. */
 	private boolean listen(long now) throws SQLException {
 		if (channels.due(now) > now)
 			return false;
@@ -951,7 +951,7 @@ final class Session {
 		return !heard.isEmpty();
 	}
 
-	/** Locked at entry and exit. Reads the changes for the first observer that is due. Returns false if none is. */
+	/** Locked at entry and exit. Reads the changes for the first observer that is due. Returns false if none is due. */
 	private boolean observe(long now) throws SQLException {
 		Observer observer = observers.stream().filter(one -> !one.busy && now >= one.dueAt).findFirst().orElse(null);
 		if (observer == null)
@@ -989,7 +989,7 @@ final class Session {
 		tick.signal();
 	}
 
-	/** Locked at entry and exit. Gets a lease for holds whose TTL differs from the session's. */
+	/** Locked at entry and exit. Gets a lease for a TTL that differs from the session's, or ends it on an error. */
 	private void grantLate(Lease l) {
 		try {
 			grant(l);
@@ -1033,7 +1033,7 @@ final class Session {
 
 	/**
 	 * Locked at entry and exit. Winds up a session that has ended: sends the releases that close names, then revokes
-	 * all leases. Returns the nanoseconds until it has to continue; -1 = it is done.
+	 * all leases. Returns the nanoseconds until the next step; -1 = the session has finished.
 	 */
 	private long windUp() {
 		operations.forEach(operation -> operation.answer.completeExceptionally(end));

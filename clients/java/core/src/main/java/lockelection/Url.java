@@ -5,9 +5,9 @@ import java.util.regex.Pattern;
 import lockelection.LockException.Status;
 
 /**
- * Checks a URL of PostgreSQL's driver. A URL may contain a password, and if the URL is wrong, it is not known which
- * part is the password. The driver writes a URL that it cannot parse into its log. So these checks come first, and
- * reject URLs that the driver would not parse as they were meant. Their errors show no part of the URL.
+ * Checks a URL of PostgreSQL's driver. A URL may contain a password; in a URL with a mistake, any part may belong to
+ * the password. The driver writes a URL that it cannot parse into its log. So the URL is checked before the driver gets
+ * it. The errors of these checks show no part of the URL.
  */
 final class Url {
 	private static final String BEGIN = "jdbc:postgresql:";

@@ -28,6 +28,6 @@ interface Wire {
 
 	void close();
 
-	/** Ends the connection at once, from any thread. */
+	/** Closes the connection immediately, from any thread. */
 	void abort();
 }
