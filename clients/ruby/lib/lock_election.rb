@@ -12,17 +12,17 @@ require "ipaddr"
 #   session.lock("invoices", wait: 5) { |hold| ... }
 module LockElection
   class << self
-    # A Logger that gets lost holds (warn) and broken connections (info), or nil.
+    # The Logger to which sessions log lost holds (warn) and broken connections (info); nil = none.
     attr_accessor :logger
 
     # Opens a session with its own connection, and a lease that expires +ttl+ seconds after its last renewal. With a
     # block, closes the session after it and returns the block's value.
     #
-    # conninfo:: a connection string of libpq or a Hash, with one or several hosts; the variables PGHOST, PGDATABASE
-    #            etc. apply
+    # conninfo:: a connection string of libpq or a Hash, with one or several hosts; the environment variables PGHOST,
+    #            PGDATABASE, ... apply
     # ttl::      seconds, from 0.1 to 24 days
     # name::     the name that operators see for this process; nil = host:pid
-    # on_event:: called with each Event, one after the other, in a thread of its own
+    # on_event:: callable that is called with each Event, one after the other, in a thread of its own
     #
     # Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
     def connect(conninfo = "", ttl: 30, name: nil, on_event: nil)

@@ -4,8 +4,8 @@ require "active_record"
 require "lock_election"
 
 module LockElection
-  # The interface of the gem with_advisory_lock, for all models of ActiveRecord. The locks are those of a session of its
-  # own, not of ActiveRecord's connections: neither a query cache nor a pool comes between.
+  # The interface of the gem with_advisory_lock, for all models of ActiveRecord. The locks belong to a separate session
+  # and not to ActiveRecord's connections, so that neither the query cache nor the connection pool affects them.
   module AdvisoryLocks
     PREFIX = "WITH_ADVISORY_LOCK_PREFIX"
     OPTIONS = %i[timeout_seconds shared transaction disable_query_cache blocking].freeze
@@ -14,7 +14,7 @@ module LockElection
     @mutex = Mutex.new
 
     class << self
-      # Another session for the models than the one that is made of ActiveRecord's configuration.
+      # Sets the session for the models. By default, it is created from ActiveRecord's configuration.
       def session=(session)
         @mutex.synchronize do
           @session = session
@@ -22,7 +22,7 @@ module LockElection
         end
       end
 
-      # The session of this process: a forked child gets one of its own.
+      # Returns the session of this process, and opens it if necessary. A forked child gets its own session.
       def session
         @mutex.synchronize do
           @session = nil if @pid != Process.pid
@@ -31,7 +31,7 @@ module LockElection
         end.reopen
       end
 
-      # What the current thread holds, each as [name, shared, hold].
+      # Returns the holds of the current thread, each as [name, shared, hold].
       def held = Thread.current[:lock_election_held] ||= []
 
       def name_of(lock_name) = "#{ENV.fetch(PREFIX, nil)}#{lock_name}"
@@ -48,21 +48,21 @@ module LockElection
 
     # Methods of the models' classes; the instances have the first four, too.
     module ClassMethods
-      # Yields the Hold while this thread has the lock, and returns the block's value; false if others hold it. A thread
-      # that has the lock already does not wait for itself.
+      # Acquires the lock, yields the Hold, and releases the lock after the block. Returns the block's value, or false
+      # if the lock was not acquired. If this thread already has the lock, the block runs immediately.
       #
-      # timeout_seconds::     limit of the wait; nil = wait for ever, 0 = try once
-      # shared::              beside other shared holders
-      # transaction::         needs an open transaction, and keeps others out until it has ended: a fence
+      # timeout_seconds::     limit of the wait; nil = wait forever, 0 = try once
+      # shared::              whether other shared holders are admitted at the same time
+      # transaction::         whether to fence the open transaction: until it ends, no other client gets the lock
       # disable_query_cache:: whether the block bypasses ActiveRecord's query cache
       #
-      # +blocking+ is accepted: all waits are in a queue of the server.
+      # +blocking+ is accepted and ignored: all waits are in a queue of the server.
       def with_advisory_lock(lock_name, options = {}, &block)
         result = with_advisory_lock_result(lock_name, options, &block)
         result.lock_was_acquired? && result.result
       end
 
-      # Like with_advisory_lock, but raises LockElection::NotAcquired.
+      # Like with_advisory_lock, but raises LockElection::NotAcquired if the lock was not acquired.
       def with_advisory_lock!(lock_name, options = {}, &block)
         result = with_advisory_lock_result(lock_name, options, &block)
         raise NotAcquired, "#{lock_name.inspect} is held by somebody else" unless result.lock_was_acquired?
@@ -70,7 +70,7 @@ module LockElection
         result.result
       end
 
-      # Like with_advisory_lock, but returns a Result: its lock_was_acquired? and result.
+      # Like with_advisory_lock, but returns a Result, with the methods lock_was_acquired? and result.
       def with_advisory_lock_result(lock_name, options = {}, &block)
         options = { timeout_seconds: options } unless options.respond_to?(:assert_valid_keys)
         options.assert_valid_keys(*OPTIONS)
@@ -83,7 +83,8 @@ module LockElection
         end
       end
 
-      # Whether anybody holds the lock, which may have changed when this returns. Others see it locked for a moment.
+      # Whether anybody holds the lock. The answer may be outdated when this returns. To find out, acquires a free lock
+      # for a moment.
       def advisory_lock_exists?(lock_name)
         name = AdvisoryLocks.name_of(lock_name)
         AdvisoryLocks.held.any? { |held, _| held == name } || AdvisoryLocks.session.try_lock(name) { true }.nil?
@@ -104,7 +105,7 @@ module LockElection
         connection
       end
 
-      # The hold of this thread that will do, or nil.
+      # Returns a hold of this thread that covers the request, or nil.
       def advisory_hold(name, shared)
         held = AdvisoryLocks.held.select { |one, _, _| one == name }
         found = held.find { |_, is_shared, _| shared || !is_shared }

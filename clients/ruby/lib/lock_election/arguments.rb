@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module LockElection
-  # Checks of arguments that the server does not see, or sees too late. Errors name the argument and what is allowed.
+  # Checks of arguments that the server does not see, or sees too late. Errors name the argument and the allowed values.
   module Arguments # :nodoc:
     TTL = (0.1..24 * 86_400)
     PERMITS = (1..2**31 - 1)

@@ -3,10 +3,10 @@
 module LockElection
   # The part of the engine that the application's threads run.
   class Engine # :nodoc:
-    # Runs the block under the mutex. An interrupt, such as of Timeout, waits until it has ended.
+    # Runs the block under the mutex. An interrupt, such as of Timeout, is delayed until the block has ended.
     def sync(&block) = Thread.handle_interrupt(Object => :never) { @mutex.synchronize(&block) }
 
-    # Waits until the block, which runs under the mutex, returns true; at most until +till+. Returns whether it did.
+    # Waits until the block, which runs under the mutex, returns true, but at most until +till+. Returns whether it did.
     def await(request, till)
       loop do
         waiter = sync do
@@ -30,7 +30,7 @@ module LockElection
       @connected && @failures.zero? ? :connected : :suspended
     end
 
-    # The limit of a statement, in seconds: the shortest of all leases. patience: the same, without the mutex.
+    # The limit of a statement, in seconds: the shortest of all leases. The caller has the mutex; patience() locks it.
     def call = @leases.each_value.map(&:call).min
 
     def patience = sync { call }
@@ -65,7 +65,8 @@ module LockElection
       alarm
     end
 
-    # Ends a wait or a hold. Its grant or place on the server is released, if necessary after the reply has arrived.
+    # Ends a wait or a hold, and releases its grant or place on the server. If a reply is outstanding, releases it after
+    # that reply.
     def over(claim, error)
       if claim.evicted && claim.phase == :granted
         claim.evicted = false
@@ -90,7 +91,7 @@ module LockElection
       over(claim, Canceled.new("it was released"))
     end
 
-    # Called by finalizers, which must not lock: the next tick releases the hold.
+    # Schedules the release of a hold, for the next tick. Called by finalizers, which must not lock the mutex.
     def drop(claim)
       @dropped << claim unless @finished
     end
@@ -137,7 +138,8 @@ module LockElection
       Call.new(sql, params).tap { |call| @calls << call }
     end
 
-    # Waits until all claims are granted or over. +wait+ limits the time in the queue, not the time for the first reply.
+    # Requests the claims, and waits until all are granted or have ended. +wait+ limits the time in the queue, not the
+    # time for the first reply.
     def settle(claims, wait, ttl)
       check_process
       sync { claims.each { |claim| ask(claim, ttl) } }
@@ -177,7 +179,7 @@ module LockElection
     end
 
     # Releases a claim, and waits for the server for at most the limit of a statement. Returns true if it was held until
-    # now, false if it had been lost before, nil if that is not known.
+    # now, false if it had been lost before, and nil if that is not known.
     def leave(claim, hold_for = 0.0)
       return if forked?
 
@@ -186,7 +188,7 @@ module LockElection
       claim.state == :lost ? false : claim.released
     end
 
-    # Makes the session look at the server soon: something about this lease is wrong.
+    # Makes the session read the news of a lease soon, after a fence has failed.
     def look(lease)
       lease.poll_at = 0.0
       alarm
@@ -194,7 +196,7 @@ module LockElection
 
     def why = @trouble && !@connected ? ": #{@trouble.message}" : ""
 
-    # Ends the pause of the session's thread.
+    # Wakes up the session's thread.
     def alarm
       return if @alarmed
 
@@ -204,7 +206,7 @@ module LockElection
       nil # the session has ended
     end
 
-    # In a forked child, at once.
+    # Called in a forked child, immediately after the fork.
     def abandon = @wire.abandon
   end
 end

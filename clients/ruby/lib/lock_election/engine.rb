@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module LockElection
-  # The state of a session, and its thread, which alone uses the connection: a rule's number is that of
-  # docs/reference/client-protocol.md. The mutex protects all state; the thread holds it except while it pauses.
+  # The state of a session, and its thread, which alone uses the connection. The mutex protects all state; the thread
+  # holds it except while it pauses. The numbers of rules refer to docs/reference/client-protocol.md.
   class Engine < Request # :nodoc:
     LISTEN_PATIENCE = 0.3
     LISTEN_ON = 1.0 # seconds for which a session keeps listening after the last wait
@@ -47,9 +47,9 @@ module LockElection
       @numbers = 0
       @main = Lease.new(ttl)
       @leases = { ttl => @main }
-      @revoke = [] # leases' numbers
+      @revoke = [] # numbers of the leases to revoke
       @by_token = {}
-      @dropped = [] # claims that the program has forgotten: finalizers fill it, in any thread
+      @dropped = [] # claims that the program dropped unreleased; filled by finalizers, in any thread
       @calls = []
       @observers = []
       # the connection
@@ -65,7 +65,7 @@ module LockElection
       # the session
       @turned = false # whether the last job was a turn
       @opened = @ending = @finished = false
-      @suspended_at = nil # as reported to on_event
+      @suspended_at = nil # time of the last suspension that was reported to on_event
       @mutex = Mutex.new
       @alarmed = false
       @wire = Wire.new(conninfo, self)
@@ -77,9 +77,8 @@ module LockElection
 
     # --- the session's thread -----------------------------------------------------------------------------------------
 
-    # Waits until that time or an alarm, or until the connection is ready; without the mutex. Then looks at the clock,
-    # so that a loss is reported in time whatever the connection does (rule 3.5). Returns whether the connection is
-    # ready.
+    # Waits without the mutex until that time, an alarm, or the connection is ready. Then checks the deadlines, so that
+    # a loss is reported in time even if the connection hangs (rule 3.5). Returns whether the connection is ready.
     def pause(till, read: nil, write: nil)
       left = ([till, watch].min - now).clamp(0, NEVER)
       found = unlocked { IO.select([@bell, read].compact, [write].compact, nil, left == NEVER ? nil : left) }
@@ -96,7 +95,7 @@ module LockElection
       @leases.each_value do |lease|
         next if lease.channel != channel
 
-        lease.hinted = true # may concern a request of the call under way, whose reply is not read yet
+        lease.hinted = true # may concern a request of the current call, whose reply is not read yet
         lease.poll_at = 0.0 if lease.queued.any?
       end
       observe_soon([channel])
@@ -104,7 +103,8 @@ module LockElection
 
     private
 
-    # A thread that is killed here, as at the end of the process, ends quietly: it still has the mutex to unlock.
+    # Runs the block without the mutex. If the thread is killed in the block, as at the end of the process, locks the
+    # mutex nevertheless, because the caller unlocks it.
     def unlocked
       @mutex.unlock
       yield
@@ -120,7 +120,7 @@ module LockElection
           perform(job || [:idle])
         end
       end
-    rescue Exception => e # rubocop:disable Lint/RescueException -- nobody else would end the waits
+    rescue Exception => e # rubocop:disable Lint/RescueException -- otherwise the callers would wait forever
       log(:error, "the session ends: #{e.full_message(highlight: false)}")
       sync { crashed(e) }
     ensure
@@ -140,7 +140,7 @@ module LockElection
 
     def log(level, text) = LockElection.logger&.public_send(level, "lock_election: #{text}")
 
-    # Ends the leases whose deadline has passed, and releases the holds that the program has forgotten.
+    # Ends the leases whose deadline has passed, and releases the holds that the program dropped unreleased.
     def tick
       while (claim = @dropped.shift)
         over(claim, Canceled.new("the program has forgotten it"))
@@ -196,13 +196,13 @@ module LockElection
       [:unlisten, useless] if time >= @unlisten_at
     end
 
-    # The channels that the session needs to listen on.
+    # Returns the channels that the session needs to listen on.
     def channels
       own = @leases.each_value.filter_map { |lease| lease.channel if lease.queued.any? }
       (own + @observers.map(&:channel)).uniq
     end
 
-    # The time of the next job, if there is none now and no new request arrives.
+    # Returns the time of the next job, if there is none now and no new request arrives.
     def due
       return @connect_at unless @connected
 
@@ -214,7 +214,7 @@ module LockElection
       [[times.min, @pause_until].max, *@leases.each_value.map(&:renew_at)].min
     end
 
-    # The time of the next look at the clock, which is due even while a job runs.
+    # Returns the time of the next clock check, which is due even while a job runs.
     def watch
       deadlines = @leases.each_value.filter_map { |lease| lease.deadline if lease.live? }
       deadlines << (now + LONGEST_SLEEP) if @leases.each_value.any? { |lease| lease.claims.any? }
@@ -241,7 +241,7 @@ module LockElection
       raise
     end
 
-    # Counts a failure. Returns the time of the next attempt to connect or renew: now, after the first failure.
+    # Counts a failure. Returns the time of the next attempt to connect or renew. The first retry is immediate.
     def failed
       delay = [Lease::RETRY_FIRST * 2.0**(@failures - 1).clamp(0, 10), @main.longest_pause].min
       @failures += 1
@@ -253,7 +253,7 @@ module LockElection
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
-    # A broken connection. Its last call may still take effect until the server receives the next call.
+    # Handles a broken connection. Its last call may still take effect until the server receives the next call.
     def broken(error)
       log(:info, "the connection broke: #{error.message}") if @connected
       @trouble = error
@@ -269,7 +269,7 @@ module LockElection
       end
       return if !@opened || error.passes?
 
-      # Callers that try once get the error. The others wait until the deadline, like the holds.
+      # Callers that do not wait get the error. Waiters and holds stay until the lease's deadline.
       @leases.each_value { |lease| lease.asks.keys.each { |claim| over(claim, error) if claim.attempt } }
       @calls.shift.answered(error) while @calls.any?
     end
@@ -305,7 +305,7 @@ module LockElection
       @schema = schema
       @notify = notify.to_s
       @pooled = pid != @told_pid
-      return if @pooled # each call may go to a different backend
+      return if @pooled # a pooler may send each call to a different backend
 
       name = "lock_election_sync_#{@numbers += 1}"
       @wire.prepare(name, SYNC.gsub("{s}", schema), now + call)
@@ -349,7 +349,7 @@ module LockElection
 
     # --- listening, calls and observers -------------------------------------------------------------------------------
 
-    # Listens on these channels, too. Tests a new connection, which has to receive its own notification (rule 6.2).
+    # Listens on more channels. On a new connection, first tests whether it receives its own notification (rule 6.2).
     def listen(channels)
       test = @listens.nil?
       @heard = @listens = false if test
@@ -369,7 +369,7 @@ module LockElection
       return @listening.clear unless @listens
 
       channels.each { |channel| @listening[channel] = true }
-      # A grant before the LISTEN has sent no notification to this connection, so read the news now.
+      # The notification of a grant before the LISTEN did not reach this connection, so read the news now.
       @leases.each_value { |lease| lease.poll_at = 0.0 if channels.include?(lease.channel) && lease.queued.any? }
       observe_soon(channels)
     end
@@ -386,7 +386,7 @@ module LockElection
       log(:info, "UNLISTEN does not work: #{e.message}")
     end
 
-    # A statement of a caller.
+    # Runs the first statement of the callers.
     def serve
       call = @calls[0]
       if call.answer.nil? # the caller still waits
@@ -405,7 +405,7 @@ module LockElection
       @observers.each { |observer| observer.due = 0.0 if channels.include?(observer.channel) }
     end
 
-    # Reads the changes of an election and tells each once, in order (rule 12.3).
+    # Reads the changes of an election, and reports each once, in order (rule 12.3).
     def look_at(observer)
       observer.due = now + (@listening.key?(observer.channel) ? LOOK_INTERVAL : 4 * POLL_INTERVAL)
       begin
@@ -429,7 +429,7 @@ module LockElection
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    # The session's last job: revokes its leases, which releases all holds, within the limit of close().
+    # Runs the session's last job: revokes its leases, which releases all holds, within the limit of close().
     def finish
       @ending = true
       live = @leases.values.select(&:live?)
@@ -452,7 +452,7 @@ module LockElection
       ended
     end
 
-    # A lease with releases that have a hold_for: a revocation would not keep the names closed.
+    # Returns a lease whose releases have a hold_for, or nil. These are sent first: a revocation does not close names.
     def closing_names(leases) = leases.find { |lease| lease.back.each_key.any? { |claim| claim.hold_for.positive? } }
 
     def crashed(error)
@@ -477,11 +477,11 @@ module LockElection
     end
   end
 
-  # The sessions of this process. A forked child leaves their connections alone, even if it never looks at them.
+  # The sessions of this process. A forked child abandons their connections immediately.
   ENGINES = {} # rubocop:disable Style/MutableConstant
   private_constant :Engine, :ENGINES
 
-  # Runs in each child of Process.fork and the like.
+  # Hook that runs in each forked child.
   module AfterFork # :nodoc:
     def _fork
       super.tap { |pid| LockElection.send(:after_fork) if pid.zero? }

@@ -17,10 +17,10 @@ module LockElection
     def breaks? = sqlstate.start_with?("08", "57P01", "57P02", "57P03", "53300", "25006")
   end
 
-  # The lock was not acquired, because others hold it or the wait timed out. Nothing is held, nothing waits.
+  # The lock was not acquired, because others hold it or the wait timed out. The caller holds nothing and has no place.
   class NotAcquired < Error; end
 
-  # The lock, place, term or lease has ended: the server says so (LE001), or the local deadline has passed.
+  # The lock, place, term or lease has ended. The server reports this (LE001), or the local deadline has passed.
   class LockLost < Error; end
 
   # The session was closed while the call waited. Nothing is held.

@@ -10,12 +10,12 @@ module LockElection
   # token::   the hold's token; 0 = none
   # time::    a Time
   # seconds:: how long the caller has waited, the lock was held, or the session was suspended
-  # error::   why it was not acquired, was lost, is suspended or has ended
+  # error::   the reason of :not_acquired, :lost, :suspended or :ended; otherwise nil
   Event = Struct.new(:kind, :mode, :names, :token, :time, :seconds, :error)
 
-  # Reports the events of a session. The mutex is held, except while on_event runs.
+  # The part of the engine that reports events. Its methods need the mutex; on_event runs without it.
   class Engine # :nodoc:
-    # The threads that end with the session.
+    # Returns the threads that end with the session.
     def threads = [@thread, @reporter].compact
 
     private
@@ -43,7 +43,7 @@ module LockElection
       @events << Event.new(kind, mode, claim&.names || [], claim&.token || 0, Time.now, time - since, error)
     end
 
-    # A renewal has succeeded.
+    # Handles a successful renewal.
     def answering
       @failures = 0
       report(:resumed) if @suspended_at

@@ -6,7 +6,7 @@ module LockElection
     # :nodoc:
     def self.of(engine, claim) = (claim.election? ? Term : self).new(engine, claim)
 
-    # A hold that the program forgets is released when the garbage collector finds it.
+    # Creates a hold that is released by the garbage collector if the program drops it unreleased.
     def self.kept(engine, claim)
       of(engine, claim).tap { |hold| ObjectSpace.define_finalizer(hold, forgetting(engine, claim)) }
     end
@@ -44,7 +44,7 @@ module LockElection
 
     # Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
     #
-    # hold_for:: number of seconds, counted from the acquire, until which the name stays closed
+    # hold_for:: number of seconds, counted from the acquire, for which the name stays closed
     #
     # Returns true if the hold was held until now, and false if it had been lost before. Returns nil if the server has
     # not replied; the session then keeps retrying. Returns nil in a forked child, which has nothing to release. Raises
@@ -92,7 +92,7 @@ module LockElection
 
     # Returns the statement of fence() as a text without parameters, for any ORM. Run it in an open transaction, before
     # its writes, and never through a query cache. If it fails, with SQLSTATE LE001 if the hold is lost, roll back.
-    # Outside of a transaction it protects nothing, without an error. Raises LockLost if the hold is no longer held.
+    # Outside of a transaction it succeeds, but protects nothing. Raises LockLost if the hold is no longer held.
     def fence_sql
       @engine.check_process
       check!
@@ -107,7 +107,7 @@ module LockElection
 
     private
 
-    # Returns a text as an SQL expression without any character that an ORM could take for a parameter.
+    # Returns a text as an SQL expression, without any character that an ORM could interpret as a parameter.
     def literal(text)
       return "'#{text}'" if text.match?(%r{\A[A-Za-z0-9_ .,/-]*\z})
 

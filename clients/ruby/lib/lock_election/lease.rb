@@ -5,7 +5,7 @@ module LockElection
   LONGEST_SLEEP = 1.0 # seconds between checks of the clock, because timers do not count the time of a suspend
   private_constant :NEVER, :LONGEST_SLEEP
 
-  # Ends the wait of one thread. The wait can be interrupted, such as by Timeout, and leaves nothing locked.
+  # Wakes up one waiting thread. The wait can be interrupted, such as by Timeout, and then leaves nothing locked.
   class Waiter # :nodoc:
     def initialize
       @mutex = Mutex.new
@@ -25,9 +25,9 @@ module LockElection
     end
   end
 
-  # An object for whose next change callers wait.
+  # An object that callers wait for. Its next change wakes up all its waiters.
   class Request # :nodoc:
-    attr_accessor :answer # of a call or an item: the rows, the event of its row, or an Error
+    attr_accessor :answer # the rows of a Call, the event of an Op's row, or an Error; nil = no reply yet
 
     def waiter = Waiter.new.tap { |waiter| (@waiters ||= []) << waiter }
 
@@ -53,7 +53,7 @@ module LockElection
     end
   end
 
-  # An item that is no request and no release of a claim: a proclaim, or the test whether a hold_for is allowed.
+  # An item without a claim, for one caller: a proclaim, or a release that only tests whether its hold_for is allowed.
   class Op < Request # :nodoc:
     attr_accessor :sent, :alone
     attr_reader :item
@@ -77,10 +77,10 @@ module LockElection
       @ttl = ttl
       @state = :new # :new, :live, :ended
       @certain = false # whether any reply had a validity
-      @deadline = -NEVER # the latest end of all renewals that were confirmed
-      @renew_at = @poll_at = NEVER # when a call is due for a renewal, and for other reasons
+      @deadline = -NEVER # the latest deadline of all confirmed renewals
+      @renew_at = @poll_at = NEVER # times at which a call is due for a renewal, and for other reasons
       @hinted = false # whether a notification has arrived since the last call was sent
-      @number = 0 # of the last call
+      @number = 0 # number of the last call
       @apart = false # whether the last call had releases and left the requests to the next call
       @unsure = false # whether a call got no reply, so that the news must be read before requests are sent again
       @trouble = false # whether the server has rejected the last call as a whole
@@ -103,8 +103,8 @@ module LockElection
 
     def longest_pause = [margin, RETRY_FIRST].max
 
-    # Records a renewal that was sent at that time. validity: the seconds that the lease would keep if the server
-    # crashed; less than the TTL after restarts, for example.
+    # Records a renewal that was sent at that time. validity: seconds for which the lease stays valid even if the server
+    # crashes. It can be less than the TTL, for example after a restart.
     def renewed(sent, validity)
       @deadline = [@deadline, sent + validity - margin].max
       @renew_at = sent + LockElection.jitter([[validity / 3, longest_pause].max, @ttl / 3].min)
@@ -129,7 +129,7 @@ module LockElection
       @phase = :new # on the server: :new, :sent (no reply yet), :pending, :queued, :granted, :done (nothing is left)
       @token = 0
       @alone = false # sent in a call of its own, because a call with other items was rejected as a whole
-      @overdue = false # its time limit has passed, so only a first reply that grants it counts
+      @overdue = false # its wait has timed out, so only a grant in the first reply counts
       @evicted = false # :lost, and not released yet
       @hold_for = 0.0
       @left = [] # names that are not released yet
@@ -150,7 +150,7 @@ module LockElection
   # The leader of an election: its text and its term.
   Leader = Struct.new(:value, :term)
 
-  # The queue of one Watch. +after+ is the last change that it was told; nil = begin with the current leader.
+  # The queue of one Watch. +after+ is the last change that was reported; nil = start with the current leader.
   class Observer # :nodoc:
     attr_reader :election, :queue, :channel
     attr_accessor :after, :last, :due
@@ -164,8 +164,9 @@ module LockElection
     end
   end
 
-  # Seconds of a clock that counts while the machine is suspended. Where there is none: the monotonic clock, plus the
-  # time by which the wall clock has run ahead of it. A wall clock set forward loses early, which is safe.
+  # A clock, in seconds, that counts while the machine is suspended. On platforms without such a clock, it is the
+  # monotonic clock, plus the time by which the wall clock has run ahead of it. If the wall clock is set forward, locks
+  # are lost early, which is safe.
   module Clock # :nodoc:
     NUMBER = if RUBY_PLATFORM.include?("darwin") then Process::CLOCK_MONOTONIC
              elsif defined?(Process::CLOCK_BOOTTIME) then Process::CLOCK_BOOTTIME
@@ -183,7 +184,7 @@ module LockElection
       @mutex.synchronize do
         @lead = wall - monotonic if @lead.zero?
         ahead = wall - monotonic - @lead
-        if ahead.abs >= 0.5 # less is noise
+        if ahead.abs >= 0.5 # smaller differences are noise
           @lead += ahead
           @suspended += [ahead, 0.0].max
         end
@@ -193,7 +194,7 @@ module LockElection
   end
   private_constant :Waiter, :Request, :Call, :Op, :Lease, :Claim, :Observer, :Clock
 
-  # A thread inherits the mask of interrupts of the one that starts it, which is sometimes inside of a critical section.
+  # Starts a thread that can be interrupted. It would inherit the interrupt mask of its creator, which may be in sync().
   def self.thread(name, &block) # :nodoc:
     Thread.new { Thread.handle_interrupt(Object => :immediate, &block) }.tap { |thread| thread.name = name }
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module LockElection
-  # One connection and one lease, for all threads of a process. Made by LockElection.connect.
+  # One connection and one lease, for all threads of a process. Created by LockElection.connect.
   class Session
     # :nodoc:
     def initialize(conninfo, ttl, name, on_event = nil)
@@ -18,16 +18,16 @@ module LockElection
     # Acquires one lock, or several together (all or none), in order of arrival. With a block, releases the lock after
     # it and returns the block's value; without one, returns the Hold.
     #
-    # wait::    seconds; nil = for ever, 0 = try once. It limits the time in the queue. The server's first reply may
+    # wait::    seconds; nil = forever, 0 = try once. It limits the time in the queue. The server's first reply may
     #           take up to a quarter of the TTL in any case, so that even a short wait acquires a free lock
     # shared::  whether other shared holders are admitted at the same time
     # ttl::     seconds; nil = the session's TTL. With a different TTL, the lock gets its own lease
-    # on_lost:: called once with the hold, in a thread of its own, if the hold is lost
+    # on_lost:: callable that is called once with the hold, in a thread of its own, if the hold is lost
     #
     # Raises NotAcquired if others hold it or the wait timed out, LockLost if the session has ended, Canceled after
     # close(), Unavailable if wait is 0 and the server has not replied in time, and DeadlockDetected, LimitExceeded,
     # AccessDenied, InvalidRequest or NotInstalled if the server rejects the request. Timeout and Thread#raise end the
-    # wait, too; nothing is left behind.
+    # wait, too; the session then releases a place or a grant.
     def lock(*names, wait: nil, shared: false, ttl: nil, on_lost: nil, &block)
       acquire(shared ? "shared" : "lock", Arguments.names(names), nil, wait, ttl, on_lost, &block)
     end
@@ -61,10 +61,11 @@ module LockElection
       give_up(claims) unless kept || claims.nil?
     end
 
-    # Runs the block in only one of several replicas at a time, and returns its value; in the others, returns
-    # +otherwise+. The name stays closed until +hold_for+ seconds after the start, even if the block fails or the
-    # process dies, because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
-    # lock(), and, before the block is called, InvalidRequest or LimitExceeded if the server rejects this hold_for.
+    # Runs the block in only one of several replicas at a time, and returns its value. Returns +otherwise+, without
+    # calling the block, if the name is held or closed. The name stays closed until +hold_for+ seconds after the start,
+    # even if the block fails or the process dies, because the TTL is at least as long. A session that has ended is
+    # reopened. Raises the errors of lock(), and, before the block is called, InvalidRequest or LimitExceeded if the
+    # server rejects this hold_for.
     def once(name, hold_for:, ttl: nil, on_lost: nil, otherwise: nil, &block)
       seconds = Arguments.seconds("hold_for", hold_for, 0..Arguments::TTL.end)
       ttl = [seconds, Arguments.optional_seconds("ttl", ttl, Arguments::TTL) || @engine.ttl].max
@@ -78,8 +79,9 @@ module LockElection
       acquire("lock", [name], nil, 0, ttl, on_lost, hold_for: seconds, taken: otherwise, &block)
     end
 
-    # Campaigns once, and waits to be elected, like lock(). candidate is the public text while it leads, of 1 to 4096
-    # bytes; nil = the session's name. With a block, resigns after it; without one, returns the Term.
+    # Campaigns once, and waits to be elected, like lock(). candidate is its public text while it leads, of 1 to 4096
+    # bytes; nil = the session's name. With a block, yields the Term, and resigns after the block; without one, returns
+    # the Term.
     def campaign(election, candidate = nil, wait: nil, ttl: nil, on_lost: nil, &block)
       text = candidate.nil? ? @engine.own_name : Arguments.text("candidate", candidate)
       acquire("candidate", [Arguments.name(election, "election")], text, wait, ttl, on_lost, &block)
@@ -178,7 +180,7 @@ module LockElection
       raise Unavailable, "the server has not answered in time#{@engine.why}" unless answered
     end
 
-    # taken: what to return if others hold it; default: NotAcquired is raised.
+    # taken: the value to return if others hold it; by default, NotAcquired is raised.
     def acquire(kind, names, last, wait, ttl, on_lost, hold_for: 0.0, taken: NotAcquired)
       wait = Arguments.optional_seconds("wait", wait)
       ttl = Arguments.optional_seconds("ttl", ttl, Arguments::TTL)
@@ -198,7 +200,7 @@ module LockElection
       entered = true
       yield hold
     ensure
-      # A failed release is no error of the block, whose work was done.
+      # Ignore a failed release, because the work of the block was done.
       if entered then @engine.leave(claim, hold_for)
       elsif claim && !kept then give_up([claim])
       end
@@ -232,7 +234,7 @@ module LockElection
       self
     end
 
-    # Ends the iteration, also in other threads that wait in it.
+    # Ends the iteration, including in other threads that wait in it.
     def close
       @engine.sync { @engine.unobserve(@observer) } unless @engine.forked?
     end

@@ -3,8 +3,8 @@
 module LockElection
   # The part of the engine that makes a turn, one call of lease_sync() with all queued items, and reads its reply.
   class Engine # :nodoc:
-    ITEMS = 128 # maximum of items in a call
-    NAMES = 1000 # of names
+    ITEMS = 128 # maximum number of items in a call
+    NAMES = 1000 # maximum number of names in a call
 
     Row = Struct.new(:item, :event, :token, :name, :owner, :kind, :reason, :sqlstate, :message, :hint, :validity,
                      :incarnation, :news, :complete, :channel)
@@ -40,7 +40,7 @@ module LockElection
     end
 
     # Returns the texts of the items, and whether the call has to wait for durability. Fills lease.flight.
-    # bare: no items.
+    # bare: whether the call gets no items.
     def gather(lease, bare)
       texts = []
       lease.flight = flight = {}
@@ -55,8 +55,8 @@ module LockElection
         add.call(ghost, kind == "election" ? "resign" : "release", name, token, nil, nil)
       end
       gather_releases(lease, add)
-      # A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
-      # release can still join the next call with their next requests.
+      # The reply to a call with requests waits for a flush to disk, which would delay releases in the same call. So
+      # send releases in a call of their own: their callers can add their next requests to the following call.
       lease.apart = flight.any? && !lease.apart
       waits = gather_ops(lease, add)
       waits = gather_asks(lease, texts, add) || waits unless lease.unsure || lease.apart
@@ -85,8 +85,8 @@ module LockElection
       lease.flight.each_value.any? { |request, _| request.is_a?(Op) }
     end
 
-    # Adds requests to the call until it is full; returns whether some are left. A request for several names becomes
-    # consecutive items with the same number.
+    # Adds requests to the call until it is full. Returns whether the call has to wait for durability. A request for
+    # several names becomes consecutive items with the same number.
     def gather_asks(lease, texts, add)
       names = lease.flight.size
       lease.asks.each_key do |claim|
@@ -104,7 +104,7 @@ module LockElection
       lease.asks.any?
     end
 
-    # The rejection of a whole call, whose items may still have been carried out.
+    # Handles the rejection of a whole call, whose items may still have been carried out.
     def turn_failed(lease, error)
       requests = lease.flight.each_value.map(&:first).uniq
       unanswered(lease)
@@ -118,7 +118,7 @@ module LockElection
           done(request) if alone && !error.passes? # the hold ends with its lease
           request.alone ||= !alone
         elsif error.passes? ? request.is_a?(Claim) && request.attempt : alone then refused(lease, request, error)
-        elsif !error.passes? then request.alone = true # one request is wrong: send each alone to get its own error
+        elsif !error.passes? then request.alone = true # one of them was rejected: send each alone to find out which
         end
       end
     end
@@ -146,7 +146,7 @@ module LockElection
 
       take_complete(lease, seen) if head.complete == "t"
       lease.unsure &&= head.complete.nil? # NULL = the reply has no news yet
-      # A request that was not carried out, and that the application no longer wants.
+      # End the requests that were not carried out, and that the application no longer wants.
       lease.asks.keys.each { |claim| done(claim) unless claim.state == :waiting || lease.unsure }
       lease.poll_at = NEVER
       if lease.pending.any? || head.complete.nil? then lease.poll_at = now + PAUSE
@@ -167,7 +167,8 @@ module LockElection
       end
     end
 
-    # The reply has everything on the lease: what is missing is lost, or was not durable.
+    # Handles a complete reply: claims that do not appear in it were lost, or pending ones were lost before they were
+    # durable and are sent again.
     def take_complete(lease, seen)
       missing = lease.claims.values.select { |claim| seen[claim] < claim.names.size }
       ask_again(lease, missing.select { |claim| claim.phase == :pending })
@@ -197,7 +198,7 @@ module LockElection
       end
     end
 
-    # The result of an item.
+    # Handles the result of an item.
     def result(lease, request, name, row, seen)
       error = row.event == "error" ? LockElection.error_of(row.sqlstate, row.message, row.hint) : nil
       again = error&.passes? || (row.event == "pending" && !lease.asks.key?(request))
@@ -235,7 +236,7 @@ module LockElection
       end
     end
 
-    # A grant or a place of a claim, which the application may no longer want.
+    # Handles a grant or a place of a claim. The application may no longer want it.
     def placed(claim, token, granted)
       lease = claim.lease
       lease.asks.delete(claim)
@@ -260,7 +261,7 @@ module LockElection
       claim.wake
     end
 
-    # Sends claims again, before all later requests: their results were lost before they were durable.
+    # Sends claims again whose results were lost before they were durable. They precede all later requests.
     def ask_again(lease, claims)
       later = lease.asks.dup
       claims.each do |claim|
@@ -281,14 +282,15 @@ module LockElection
       if error
         if claim.hold_for.positive? && (error.is_a?(InvalidRequest) || error.sqlstate == "53400")
           claim.error = error
-          claim.hold_for = 0.0 # release it without
+          claim.hold_for = 0.0 # release it without hold_for
           claim.sent = 0
         elsif !error.passes?
           claim.error = error
           done(claim) # the hold ends with its lease
         end
       elsif event != "pending"
-        # A repeated release that finds nothing was done by the first one, whose hold_for may or may not have applied.
+        # If a repeated release finds nothing held, an earlier copy of it has released the hold. It is then unknown
+        # whether its hold_for was applied.
         again = claim.sent > 1 && (claim.hold_for.positive? ? nil : true)
         claim.released = event == "released" || again unless claim.released == false
         claim.left.delete_at(claim.left.index(name))
@@ -307,7 +309,7 @@ module LockElection
 
     # --- losses -------------------------------------------------------------------------------------------------------
 
-    # Tells the application that a hold is lost, in a thread of its own.
+    # Logs the loss of a hold, and calls on_lost in a thread of its own.
     def tell_lost(claim)
       log(:warn, "lost #{claim}: #{claim.error.message}")
       return unless claim.on_lost
@@ -318,8 +320,8 @@ module LockElection
       log(:error, "on_lost is not called of #{claim}: #{e.message}")
     end
 
-    # An eviction: the application loses the hold, which is released after the application has left it (rule 6.4). A
-    # hold of several names gets one such row for each of them.
+    # Reports an evicted hold to the application as lost. Releases it on the server after the application has released
+    # it (rule 6.4). A reply contains one such row for each name of the hold.
     def evict(claim, token)
       return if claim.evicted
 
@@ -338,10 +340,10 @@ module LockElection
       end
     end
 
-    # The loss of a claim, of which the server has no names left, or only some.
+    # Ends a claim of which the server has lost all names, or some of them.
     def lost(claim, error)
       several = claim.names.size > 1 && claim.lease.live?
-      return if claim.evicted && several # the other names stay held until the application has left the hold
+      return if claim.evicted && several # its other names stay held until the application releases the hold
 
       held = claim.state == :held
       report(held ? :lost : :not_acquired, claim, error) if claim.open?

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module LockElection
-  # The connection of a session, on libpq's functions that do not block. Every wait has an end: without a reply by then
-  # the connection is closed, because there is no other way to find out that no reply will arrive.
+  # The connection of a session, on libpq's functions that do not block. Every wait has a deadline. If a statement gets
+  # no reply by then, the connection is closed, because there is no other way to find out that no reply will arrive.
   class Wire # :nodoc:
     CONNECT_LIMIT = 5.0
     TEXT_OID = 25
@@ -38,7 +38,7 @@ module LockElection
 
     def open? = !@conn.nil?
 
-    # Moves the host of this connection to the end of the list.
+    # Moves the host of this connection to the end of the list, so that it is tried last.
     def avoid_host
       put_last(@used) if @used
       @used = nil
@@ -52,14 +52,14 @@ module LockElection
       @conn = nil
     end
 
-    # In a forked child: puts /dev/null in the place of the parent's socket, so that the end of this copy sends nothing.
+    # Replaces the socket with /dev/null in a forked child, so that closing this copy sends nothing to the server.
     def abandon
       @conn&.socket_io&.reopen(IO::NULL)
     rescue PG::Error, IOError, SystemCallError
       nil
     end
 
-    # Makes a new connection, with +limit+ seconds for each host. Returns the process id of the protocol's key.
+    # Makes a new connection, with +limit+ seconds for each host. Returns the process id from BackendKeyData.
     def connect(limit)
       close
       failure = Unavailable.new("no host")
@@ -76,7 +76,7 @@ module LockElection
         rescue Broken => e
           failure = e.error
         end
-        put_last(host) if @engine.now >= till # silent: try it last from now on
+        put_last(host) if @engine.now >= till # the host is silent: try it last from now on
       end
       close
       raise Broken, failure
@@ -84,9 +84,9 @@ module LockElection
 
     def prepare(name, sql, till) = run(till) { |conn| conn.send_prepare(name, sql) }
 
-    # Runs a statement and returns its rows. params: nil = sql may contain several statements; an Array among them is
-    # an array of texts. name: the prepared statement to run instead of sql. Raises Broken, also if there is no reply
-    # in time, or the server's error.
+    # Runs a statement and returns its rows. Raises the server's error, or Broken, also if there is no reply in time.
+    # params: nil = sql may contain several statements; an Array in it is an array of texts. name: the prepared
+    # statement to run instead of sql.
     def query(sql, params, till, name = nil)
       run(till) do |conn|
         values = params&.map { |value| value.is_a?(Array) ? { value: array(value), format: 1 } : value&.b }
@@ -97,7 +97,7 @@ module LockElection
       end
     end
 
-    # Waits until that time, an alarm or the connection, and takes the notifications that have arrived.
+    # Waits until that time, an alarm or the connection is ready, and handles the notifications that have arrived.
     def idle(till)
       return @engine.pause(till) unless @conn
 
@@ -168,7 +168,7 @@ module LockElection
       end
     end
 
-    # An array of texts in the binary format. In an array literal, NULL depends on the setting array_nulls.
+    # Returns an array of texts in the binary format. In an array literal, NULL depends on the setting array_nulls.
     def array(texts)
       head = texts.empty? ? [0, 0, TEXT_OID].pack("N*") : [1, 1, TEXT_OID, texts.size, 1].pack("N*")
       texts.inject(head) { |bytes, text| bytes << (text ? [text.bytesize].pack("N") << text.b : [-1].pack("l>")) }
@@ -216,8 +216,8 @@ module LockElection
       false
     end
 
-    # Splits the connection string by hosts: libpq, given all of them, would wait for a silent one without end. A
-    # service file may name hosts of its own, which libpq then tries in turn.
+    # Splits the connection string by hosts. libpq, given all hosts, would wait for a silent one without end. If a
+    # service file may name the hosts, libpq tries them in turn.
     def hosts
       return [{}] if @given["service"] || ENV["PGSERVICE"]
 
