@@ -1,4 +1,4 @@
-//! Checks of arguments, which a server would reject later or understand in another way.
+//! Checks of arguments that the server would reject later, or would interpret in another way.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-pub(crate) const MAX_NAMES: usize = 1000; // of one hold, and of one call of lease_sync
+pub(crate) const MAX_NAMES: usize = 1000; // names of one hold, and of one call of lease_sync
 const MAX_NAME: usize = 255; // bytes
 const MAX_CANDIDATE: usize = 4096; // bytes
 const MAX_TTL: Duration = Duration::from_secs(24 * 24 * 3600); // also of hold_for
@@ -94,7 +94,7 @@ pub(crate) fn check_distinct(names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The TTL, cut to milliseconds.
+/// Returns the TTL, rounded down to milliseconds.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, Error> {
     if ttl < MIN_TTL || ttl > MAX_TTL {
         return Err(Error::invalid(format!("the TTL is {ttl:?}: it is from 100 ms to 24 days")));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A time since a fixed moment; zero = long ago.
+/// A point in time, as the duration since a fixed moment; zero = long ago.
 pub(crate) type Time = Duration;
 
 #[cfg(target_os = "linux")]
@@ -11,8 +11,8 @@ pub(crate) fn now() -> Time {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The larger of the times by which the monotonic clock and the wall clock have advanced, because only the wall clock
-/// runs while the machine is suspended. If the wall clock is set forward, locks are lost early, which is safe.
+/// Returns the larger of the times by which the monotonic clock and the wall clock have advanced, because only the wall
+/// clock runs while the machine is suspended. If the wall clock is set forward, locks are lost early, which is safe.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn now() -> Time {
     use std::sync::LazyLock;
@@ -22,14 +22,14 @@ pub(crate) fn now() -> Time {
     instant.elapsed().max(wall.elapsed().unwrap_or_default()) + Duration::from_secs(1)
 }
 
-/// The duration, changed at random by up to a tenth, so that clients do not act at the same time.
+/// Returns the duration, changed at random by up to 10 %, so that clients do not act at the same time.
 pub(crate) fn jitter(duration: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let tenths = u32::try_from(RandomState::new().hash_one(0) % 2001).unwrap_or(0);
     duration * (9000 + tenths) / 10_000
 }
 
-/// 16 hexadecimal digits at random.
+/// Returns 16 random hexadecimal digits.
 pub(crate) fn random_digits() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}", RandomState::new().hash_one(0))

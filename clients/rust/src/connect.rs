@@ -18,7 +18,7 @@ use crate::{Error, Kind};
 
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The half of a connection that carries its messages, with any TLS.
+/// The half of a connection that sends and receives its messages, over any type of stream.
 pub(crate) trait Messages: Send {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>>;
 }
@@ -35,7 +35,7 @@ where
 
 type Dialed = Result<(Client, Box<dyn Messages>), tokio_postgres::Error>;
 
-/// Connects with a certain TLS.
+/// Connects with a given TLS connector.
 pub(crate) trait Dial: Send + Sync {
     fn dial<'a>(&'a self, config: &'a Config) -> Boxed<'a, Dialed>;
 }
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// The TLS that the crate's features choose.
+/// Returns the TLS connector that the crate's features select.
 #[cfg(feature = "rustls")]
 pub(crate) fn default_tls() -> Result<Arc<dyn Dial>, Error> {
     let mut roots = rustls::RootCertStore::empty();
@@ -85,10 +85,10 @@ pub(crate) fn default_tls() -> Result<Arc<dyn Dial>, Error> {
 
 // --- connection strings ---
 
-// A connection string may contain a password, and if the string is wrong, it is not known which part is the password.
-// So no error shows any part of the string.
+// A connection string may contain a password; in a string with a mistake, any part may belong to the password. So no
+// error shows any part of the string.
 
-/// Options whose names are safe to show.
+/// Options whose names are safe to show in an error.
 const OPTIONS: [&str; 11] = [
     "sslmode",
     "sslnegotiation",
@@ -114,7 +114,7 @@ pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     })
 }
 
-/// Rejects strings that were parsed, but not as they were meant, because a password contains an @, / or space.
+/// Rejects strings that were parsed wrongly, because a password contains an unencoded @, / or space.
 fn check(config: &Config) -> Result<(), Error> {
     let mut parts: Vec<&str> = config.get_user().into_iter().chain(config.get_dbname()).collect();
     for host in config.get_hosts() {
@@ -141,7 +141,7 @@ fn misread(what: &str) -> Error {
     ))
 }
 
-/// The same configuration, for one of its hosts.
+/// Returns the same configuration, for host number `n`.
 fn for_host(all: &Config, n: usize) -> Config {
     let mut one = Config::new();
     if let Some(user) = all.get_user() {
@@ -211,14 +211,15 @@ impl Connector {
         Ok(Connector { tls, hosts: Mutex::new(hosts), timeout: config.get_connect_timeout().copied() })
     }
 
-    /// The same, for another session.
+    /// Returns a copy, for another session.
     pub(crate) fn again(&self) -> Self {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Connector { tls: self.tls.clone(), hosts: Mutex::new(hosts), timeout: self.timeout }
     }
 
-    /// Connects to the first host that is suitable, with a time limit for each. A host that does not respond goes to
-    /// the end of the list. The error is the last one, or the last one of a server.
+    /// Connects to the first host that is a primary with the extension, with a time limit for each host. A host that
+    /// does not reply is tried last from now on. If all hosts fail, returns the last error from a server, or else the
+    /// last error.
     pub(crate) async fn connect(&self, limit: Duration, abort: &CancellationToken) -> Result<Wire, Error> {
         let limit = self.timeout.map_or(limit, |timeout| timeout.min(limit));
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -249,7 +250,7 @@ impl Connector {
 
     async fn connect_to(&self, host: &Config, abort: &CancellationToken) -> Result<Wire, Error> {
         let dialed = self.tls.dial(host).await.map_err(|error| match Error::from(error) {
-            // its message has the name, which may be a part of a password
+            // The server's message contains the parameter's name, which may be part of a password.
             error if error.sqlstate() == Some("42704") => {
                 Error::invalid("the server does not know a parameter of the connection string")
             }
@@ -261,14 +262,14 @@ impl Connector {
     }
 }
 
-// --- the process id of the protocol's key ---
+// --- the process id in BackendKeyData ---
 
-/// Returns the process id of `BackendKeyData`, or 0. `Client` does not have it, but it writes it into the stream of a
-/// cancel request, so this gives it a stream in memory.
+/// Returns the process id from `BackendKeyData`, or 0 on failure. `Client` does not expose it, but writes it into a
+/// cancel request. So let the client write a cancel request into a stream in memory, and read the process id there.
 async fn process_id(client: &Client) -> i32 {
     let (mut ours, theirs) = tokio::io::duplex(64);
     let mut request = Vec::new();
-    // the answer to a request for encryption
+    // The reply to the client's request for encryption.
     let answered = ours.write_all(b"S").await;
     let asked = client.cancel_token().cancel_query_raw(theirs, InMemory).await;
     if answered.is_err() || asked.is_err() || ours.read_to_end(&mut request).await.is_err() {

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::state::Item;
 use crate::{Error, Kind};
 
-/// The time after which an observer reads the history without a notification.
+/// Interval at which an observer reads the history if no notification arrives.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the last change, or the current leader if the history has no change.
@@ -55,7 +55,8 @@ impl Leader {
     }
 }
 
-/// A term of office: a [`Hold`] whose token is the term. When it is dropped, the session resigns, without waiting.
+/// A term as the leader: a [`Hold`] whose token is the number of the term. When it is dropped, the session resigns,
+/// without waiting.
 #[derive(Debug)]
 pub struct Term(Hold);
 
@@ -74,7 +75,7 @@ impl Deref for Term {
 }
 
 impl Term {
-    /// Changes the leader's public text.
+    /// Changes the leader's public text, without a new election.
     ///
     /// # Errors
     /// `Lost` if this candidate no longer leads; `Unknown` if the server does not reply in time.
@@ -95,7 +96,7 @@ impl Term {
     /// Ends the term.
     ///
     /// # Errors
-    /// As of [`Hold::release`].
+    /// The errors of [`Hold::release`].
     pub async fn resign(self) -> Result<(), Error> {
         self.0.release().await
     }
@@ -121,10 +122,10 @@ impl Election {
         self.campaign(candidate).wait(Duration::ZERO)
     }
 
-    /// The current leader; None if nobody leads.
+    /// Returns the current leader; None if there is none.
     ///
     /// # Errors
-    /// An error of the server, or no answer in time.
+    /// An error of the server; `Unavailable` if it does not reply in time.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         check_election(&self.name)?;
         let sql = "SELECT candidate, term::pg_catalog.text FROM {schema}.current_leader($1)";
@@ -132,22 +133,22 @@ impl Election {
         Ok(rows.first().and_then(|row| Leader::new(row[0].as_ref(), row[1].as_ref())))
     }
 
-    /// Observes the election: the current leader first, then each change in order, without gaps.
+    /// Returns an observer, which reports the current leader first, and then each change in order, without gaps.
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer { election: self.clone(), number: None, hint: Arc::default(), changes: VecDeque::new(), after: None }
     }
 
-    /// Campaigns repeatedly, until a permanent error occurs, which it returns, or until it is dropped. Each time it is
-    /// elected it runs the work that `lead` returns, and drops it when the term is lost. It resigns only after the work
-    /// has ended. If the session is lost, it continues with a new session of its own.
+    /// Campaigns repeatedly, until this future is dropped or a permanent error occurs, which it returns. When elected,
+    /// runs the work that `lead` returns, and drops that work if the term is lost. Resigns only after the work has
+    /// ended. If the session is lost, continues with a new session of its own.
     ///
     /// ```no_run
     /// # async fn example(session: lock_election::Session) -> Result<(), lock_election::Error> {
     /// let scheduler = session.election("scheduler");
     /// tokio::select! {
     ///     error = scheduler.lead("node-1", async |term| println!("leads, term {}", term.token())) => Err(error),
-    ///     () = tokio::time::sleep(std::time::Duration::from_secs(60)) => Ok(()), // this program leaves
+    ///     () = tokio::time::sleep(std::time::Duration::from_secs(60)) => Ok(()), // drops the candidacy
     /// }
     /// # }
     /// ```
@@ -210,11 +211,11 @@ impl std::fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Waits for the next change, and returns the leader, or None if nobody leads. No change is lost if this future is
+    /// Waits for the next change, and returns the leader, or None if there is none. No change is lost if this future is
     /// dropped.
     ///
     /// # Errors
-    /// The reason why the session has ended, or an invalid name. Other errors are waited out.
+    /// The reason why the session has ended, or `Invalid` for an invalid name. After any other error, reads again.
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
         check_election(&self.election.name)?;
         loop {
@@ -232,7 +233,7 @@ impl Observer {
         }
     }
 
-    /// Makes the session listen.
+    /// Makes the session listen on the election's channel.
     async fn register(&mut self) {
         let inner = &self.election.session.handle.0;
         if self.number.is_some() {
@@ -250,7 +251,7 @@ impl Observer {
         }
     }
 
-    /// Reads the history after the last change. A notification only signals that this is due.
+    /// Reads the changes after the last one that was read, or the current leader.
     async fn read(&mut self) {
         let sql = if self.after.is_some() { HISTORY } else { PRESENT };
         let args = vec![self.election.name.clone(), self.after.unwrap_or(0).to_string()];

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tokio_postgres::error::DbError;
 
-/// What kind of error it is.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -46,7 +46,7 @@ struct Details {
     sqlstate: Option<String>,
 }
 
-/// Maps SQLSTATEs or their prefixes to kinds. The first match counts. 55P03 and 58 mean that the server cannot write
+/// Maps SQLSTATEs or their prefixes to kinds. The first match applies. 55P03 and 58 mean that the server cannot write
 /// now.
 const KINDS: [(Kind, &[&str]); 8] = [
     (Kind::Lost, &["LE001"]),
@@ -78,7 +78,7 @@ impl Error {
         Error::new(Kind::Unavailable, "no answer in time")
     }
 
-    /// An error that the server has returned, with the kind of its SQLSTATE, and advice on what to type.
+    /// Returns the error for a server error, with the kind of its SQLSTATE. The message names a command that helps.
     pub(crate) fn server(code: &str, message: &str, detail: Option<&str>, hint: Option<&str>) -> Self {
         let matches = |codes: &[&str]| codes.iter().any(|prefix| code.starts_with(prefix));
         let kind = KINDS.iter().find(|(_, codes)| matches(codes)).map_or(Kind::Failed, |(kind, _)| *kind);
@@ -94,7 +94,7 @@ impl Error {
         Error(Arc::new(Details { kind, message: text, sqlstate: Some(code.to_owned()) }))
     }
 
-    /// The same error, with the message of another one that has caused it.
+    /// Returns the same error, with the message of its cause appended.
     pub(crate) fn because(&self, cause: Option<&Error>) -> Self {
         let Some(cause) = cause.filter(|cause| cause.0.message != self.0.message) else { return self.clone() };
         let message = format!("{}: {cause}", self.0.message);
@@ -110,7 +110,7 @@ impl Error {
         Error(Arc::new(Details { kind: self.0.kind, message, sqlstate: self.0.sqlstate.clone() }))
     }
 
-    /// What kind of error it is.
+    /// The kind of this error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.kind
@@ -122,7 +122,7 @@ impl Error {
         self.0.sqlstate.as_deref()
     }
 
-    /// Whether the extension is missing from the schema where the client looked for it.
+    /// Whether the statement did not find the extension's schema or functions.
     pub(crate) fn is_no_function(&self) -> bool {
         matches!(self.sqlstate(), Some("3F000" | "42883"))
     }
@@ -132,7 +132,7 @@ impl Error {
         matches!(self.sqlstate(), Some("26000" | "42P05" | "0A000"))
     }
 
-    /// Whether a new connection is necessary, because the error is not of the server, or another server is needed.
+    /// Whether a new connection is necessary, because the connection has failed, or another server is needed.
     pub(crate) fn ends_connection(&self) -> bool {
         match self.sqlstate() {
             None | Some("57P01" | "57P02" | "57P03" | "57P04" | "57P05" | "53300" | "25006") => true,

@@ -20,13 +20,12 @@ use crate::state::{Item, Phase, Request, call_limit};
 use crate::{Error, Kind};
 
 impl Session {
-    /// Requests a lock, or several locks that are acquired together or not at all. Await the request: it waits in the
-    /// order of arrival, without a limit unless there is a [`wait`](Acquire::wait). A broken connection does not end
-    /// the wait, and loses no place. Two holds of one session exclude each other, like those of two processes. A name
-    /// has 1 to 255 bytes.
+    /// Requests a lock, or several locks that are acquired together or not at all. Await the request: it waits in order
+    /// of arrival, without a limit unless [`wait`](Acquire::wait) sets one. A broken connection does not end the wait,
+    /// and loses no place. Two holds of one session exclude each other, like those of two processes. A name has 1 to
+    /// 255 bytes.
     ///
-    /// A request that is dropped holds nothing and waits for nothing; a grant that arrives at the same moment is
-    /// released.
+    /// If the request is dropped, its wait ends, and a grant that arrives at the same moment is released.
     ///
     /// ```no_run
     /// # async fn example(session: lock_election::Session) -> Result<(), lock_election::Error> {
@@ -47,11 +46,11 @@ impl Session {
         self.lock(names).wait(Duration::ZERO)
     }
 
-    /// Tries to acquire each of these locks independently, with one call to the server for 128 of them. Returns a hold
-    /// for each name in order, or None if others hold that lock.
+    /// Tries to acquire each of these locks independently, with one call to the server per 128 locks. Returns a hold
+    /// for each name in order, or None if others hold that lock or are queued for it.
     ///
     /// # Errors
-    /// As of a request; then none of the locks is held.
+    /// The errors of `try_lock`; in that case none of the locks is held.
     pub async fn try_lock_each(&self, names: impl Into<Names>) -> Result<Vec<Option<Hold>>, Error> {
         let names = names.into().0;
         check_distinct(&names)?;
@@ -89,7 +88,7 @@ impl Acquire<Hold> {
         self
     }
 
-    /// Requests one of the permits that the name has.
+    /// Requests one of `permits` permits of the name. All users of a name must pass the same number.
     pub fn permit(mut self, permits: u32) -> Self {
         self.permits = Some(permits);
         self
@@ -103,16 +102,16 @@ impl<T> Acquire<T> {
         Acquire { handle, names, candidate, shared: false, permits: None, ttl, wait: None, result: PhantomData }
     }
 
-    /// Sets another TTL than the session's. The session keeps a second lease, on the same connection, which all holds
-    /// with this TTL share.
+    /// Sets a TTL that differs from the session's. All holds with this TTL share a separate lease, which the session
+    /// keeps alive on the same connection.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
     /// Limits the time in the queue. At the limit the error is of the kind [`NotAcquired`](Kind::NotAcquired). The time
-    /// for the server's first reply does not count, so a free lock is acquired even if the limit is shorter than a
-    /// round trip; that reply is awaited for a quarter of the TTL. With zero the request does not wait.
+    /// for the server's first reply, which may take up to a quarter of the TTL, does not count. So a free lock is
+    /// acquired even if the limit is shorter than a round trip. With zero the request does not wait.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
@@ -168,7 +167,7 @@ impl<T: From<Hold> + 'static> IntoFuture for Acquire<T> {
     }
 }
 
-/// A request that the session knows. When it is dropped, the session releases what it was granted.
+/// A request that was passed to the session. When it is dropped, the session releases its grant or place.
 pub(crate) struct Asked {
     handle: Arc<Handle>,
     number: u64,
@@ -200,7 +199,7 @@ impl Asked {
     }
 
     /// Waits for the result, and ends the wait at its time limit. If the first reply has not arrived by that limit,
-    /// this waits for it up to the time limit of a call, and then no longer accepts a place.
+    /// waits for it for at most the time limit of a call; then only a grant counts, and a place is released.
     pub(crate) async fn attend(&self, start: Instant, wait: Option<Duration>) -> Result<(), Error> {
         let most = call_limit(self.ttl);
         let mut limit = if wait == Some(Duration::ZERO) { Some(most) } else { wait };
@@ -232,7 +231,7 @@ impl Asked {
     }
 }
 
-/// A text as an SQL expression without any character that an ORM could take for a parameter.
+/// Returns a text as an SQL expression, without any character that an ORM could interpret as a parameter.
 fn literal(text: &str) -> String {
     if text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_ .,/-".contains(&c)) {
         return format!("'{text}'");
@@ -241,8 +240,8 @@ fn literal(text: &str) -> String {
     format!("pg_catalog.convert_from(pg_catalog.decode('{}', 'hex'), 'UTF8')", hex.concat())
 }
 
-/// A lock, a permit, or several locks that were acquired together. When it is dropped, the session releases it, without
-/// waiting.
+/// A lock, a permit, or several locks that were acquired together. When it is dropped, the session releases them,
+/// without waiting.
 pub struct Hold {
     #[cfg(feature = "tracing")]
     acquiring: Option<crate::spans::Acquiring>,
@@ -283,8 +282,8 @@ impl Hold {
         self.asked.ttl
     }
 
-    /// A token that is cancelled when the hold is lost or released, at the latest at the local deadline, before anybody
-    /// else can hold it.
+    /// A token that is cancelled when the hold is lost or released: at the latest at the local deadline, before any
+    /// other client can get the lock.
     #[must_use]
     pub fn ended(&self) -> CancellationToken {
         self.asked.ended.clone()
@@ -307,7 +306,7 @@ impl Hold {
         self.asked.handle.0.lock().left(lease)
     }
 
-    /// The reason why the hold has ended: an error whose kind is `Lost`, `Closed` or `Released`.
+    /// The reason why the hold has ended: an error whose kind is `Lost`, `Closed` or `Released`. None if it is held.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.asked.handle.0.lock().expire();
@@ -328,11 +327,11 @@ impl Hold {
         &self.names.0
     }
 
-    /// Runs work until it is done or the hold has ended; then the work is dropped. Before each step of the work the
-    /// clock is checked, so that even a process that was stopped does nothing more.
+    /// Runs work until it is done. If the hold ends before, drops the work. Checks the clock before each step of the
+    /// work, so that even a process that was stopped does no step after the deadline.
     ///
     /// # Errors
-    /// The reason for the end of the hold.
+    /// The reason why the hold has ended.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Error> {
         let mut work = pin!(work);
         let mut ended = pin!(self.asked.ended.cancelled());
@@ -345,25 +344,26 @@ impl Hold {
         .await
     }
 
-    /// Releases the hold, and waits for the server for at most a quarter of the TTL. However it ends, the hold is over.
+    /// Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
     ///
     /// # Errors
-    /// `Lost` or `Closed` if the hold had ended before; `Unknown` if the server has not confirmed the release: the
-    /// session then keeps trying, and the hold ends with the lease at the latest.
+    /// `Lost` or `Closed` if the hold had ended before; `Unknown` if the server has not confirmed the release. The
+    /// session then keeps retrying, and the server ends the hold with the lease at the latest.
     pub async fn release(self) -> Result<(), Error> {
         self.give_back(Duration::ZERO).await
     }
 
-    /// Releases the hold, and keeps the name closed until this time after it was acquired, so that it is not granted
-    /// before then. The time is at most the server's setting `lock_election.max_hold_for`.
+    /// Releases the hold, and keeps the name closed: it is not granted until `hold_for` after the hold was acquired.
+    /// `hold_for` is at most 24 days, and at most the server's setting `lock_election.max_hold_for`.
     ///
     /// # Errors
-    /// As of `release`; or an error of the argument: then the hold is released without it.
+    /// The errors of `release`; `Invalid` or `Limit` if `hold_for` is not allowed. The hold is then released without
+    /// it.
     pub async fn release_hold_for(self, hold_for: Duration) -> Result<(), Error> {
         self.give_back(hold_for).await
     }
 
-    /// Makes a release, also by dropping the hold, keep the name closed until this time after it was acquired.
+    /// Makes every later release, including by a drop, keep the name closed until `hold_for` after the acquire.
     pub(crate) fn keep_closed(&self, hold_for: Duration) {
         self.asked.read(|request| request.hold_for = hold_for);
     }
@@ -399,9 +399,9 @@ impl Hold {
         }
     }
 
-    /// The statement of a [`fence`](Hold::fence) as a text without parameters, for any other driver, such as sqlx and
-    /// diesel. Execute it in an open transaction, before its writes; if it fails, with SQLSTATE LE001 if the hold is
-    /// lost, roll back. Outside of a transaction it protects nothing, without an error.
+    /// Returns the statement of a [`fence`](Hold::fence) as a text without parameters, for any other driver, such as
+    /// sqlx and diesel. Execute it in an open transaction, before its writes. If it fails, with SQLSTATE LE001 if the
+    /// hold is lost, roll back. Outside of a transaction it succeeds, but protects nothing.
     ///
     /// # Errors
     /// `Lost` if the hold has ended.
@@ -418,8 +418,8 @@ impl Hold {
     }
 
     /// Binds the application's transaction, in the same database, to the hold: until the transaction ends, the lock is
-    /// granted to no other client, and no other candidate is elected. So the transaction's later writes are the
-    /// holder's, or are not committed at all.
+    /// granted to no other client, and no other candidate is elected. So the transaction's later writes are committed
+    /// only if the hold was still held.
     ///
     /// ```no_run
     /// # async fn example(session: lock_election::Session, mut client: tokio_postgres::Client)
@@ -440,7 +440,7 @@ impl Hold {
         let Err(error) = transaction.batch_execute(&fence).await else { return Ok(()) };
         let error = Error::from(error);
         if error.is_no_function() {
-            // makes the session read the schema
+            // Make the session read the schema.
             let sql = "SELECT {schema}.is_held($1, $2::pg_catalog.int8)::pg_catalog.text";
             _ = self.asked.handle.0.ask(sql, vec![self.names.0[0].clone(), self.token.to_string()]).await;
             if self.fence_sql()? != fence {

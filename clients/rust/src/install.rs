@@ -22,8 +22,8 @@ pub struct InstallOptions {
 /// application's role. The client must not be in a transaction.
 ///
 /// # Errors
-/// `Denied` if the role lacks CREATE or another role has installed the edition; `Unknown` if there is no answer: the
-/// call can be repeated; or another error of the server, such as that a newer version or the extension is installed.
+/// `Denied` if the role lacks CREATE or another role has installed the edition; `Unknown` if there is no reply, so that
+/// the call can be repeated; `Failed` if, for example, a newer version or the extension is installed.
 pub async fn install(client: &mut Client, options: &InstallOptions) -> Result<(), Error> {
     // The schema's comment names the installed version, which is current if the script contains the same comment.
     let sql = "SELECT coalesce(pg_catalog.obj_description(n.oid, 'pg_namespace'), '') FROM pg_catalog.pg_namespace n \

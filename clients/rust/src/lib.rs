@@ -18,9 +18,9 @@
 //!
 //! The holds of a session are safe until a local deadline: the time at which the last confirmed renewal was sent, plus
 //! the validity that the server returned, minus a margin (a twentieth of the TTL, at most 1 s). The clock keeps running
-//! while the machine is suspended. At the deadline the token [`Hold::ended`] is cancelled, whatever the network does,
-//! and [`Hold::error`] has the reason. [`Hold::is_valid`] checks the clock, so that even a process that was stopped
-//! notices the loss before its next step. Writes that must not come late need [`Hold::fence`].
+//! while the machine is suspended. At the deadline the token [`Hold::ended`] is cancelled, even if the network hangs,
+//! and [`Hold::error`] returns the reason. [`Hold::is_valid`] checks the clock, so that even a process that was stopped
+//! notices the loss before its next step. Writes that must not be committed after a loss need [`Hold::fence`].
 //!
 //! # Runtime
 //!
@@ -49,7 +49,7 @@ pub use hold::{Acquire, Hold};
 pub use install::{INSTALL_SCRIPT, InstallOptions, install};
 pub use session::{Options, Session, SessionState};
 
-/// Runs the examples of the README against the server of `make test-clients`, which sets this.
+/// Runs the examples of the README against the server of `make test-clients`, which sets `lock_election_server`.
 #[cfg(all(doctest, lock_election_server))]
 #[doc = include_str!("../README.md")]
 struct Readme;

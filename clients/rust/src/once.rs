@@ -20,9 +20,9 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As of a request; the kind is `Limit` if `hold_for` exceeds a setting of the server, `lock_election.max_hold_for`
-    /// or `lock_election.max_ttl`. The kind is `Lost` if the lock was lost before the end of the job, which was then
-    /// dropped: another replica may have run it, too.
+    /// The errors of a request. `Limit` if `hold_for` exceeds the server's setting `lock_election.max_hold_for` or
+    /// `lock_election.max_ttl`. `Lost` if the lock was lost before the end of the job; the job was then dropped, and
+    /// another replica may have run it, too.
     pub async fn once<F: Future>(
         &self,
         name: impl Into<String>,
@@ -44,7 +44,7 @@ impl Session {
         let output = hold.run(job).await?;
         match hold.give_back(hold_for).await {
             Err(error) if matches!(error.kind(), Kind::Lost | Kind::Closed) => Err(error),
-            _ => Ok(Some(output)), // the session keeps trying to release, if need be
+            _ => Ok(Some(output)), // ignore other errors: the session keeps retrying the release
         }
     }
 }

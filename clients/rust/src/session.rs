@@ -25,13 +25,13 @@ pub enum SessionState {
     Ended,
 }
 
-/// What the session's task and the handles share.
+/// The data that the session's task and the handles share.
 pub(crate) struct Inner {
     pub(crate) connector: Connector,
     pub(crate) options: Options,
     pub(crate) work: Notify,               // wakes up the session's task
-    pub(crate) granted: Notify,            // tells the watchdog of a new lease
-    pub(crate) abort: CancellationToken,   // cancelled when the session's task must give up
+    pub(crate) granted: Notify,            // wakes up watch() after a new lease
+    pub(crate) abort: CancellationToken,   // cancelled when the session's task must end now
     pub(crate) stopped: CancellationToken, // cancelled when the session's task has ended
     state: Mutex<State>,
 }
@@ -41,7 +41,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time limit of a statement that belongs to no lease with another TTL.
+    /// The time limit of a statement that concerns the session's own lease, or none.
     pub(crate) fn limit(&self) -> Duration {
         self.lock().limit(self.options.ttl)
     }
@@ -58,7 +58,7 @@ impl Inner {
         self.work.notify_one();
     }
 
-    /// Runs one statement, in which {schema} is the schema, and repeats it after reconnects.
+    /// Runs one statement, in which {schema} is the extension's schema. Repeats it after reconnects.
     pub(crate) async fn ask(&self, sql: &'static str, args: Vec<String>) -> Result<Rows, Error> {
         let (reply, answer) = oneshot::channel();
         {
@@ -78,7 +78,7 @@ impl Inner {
     }
 }
 
-/// What the application has of a session. With the last handle the session ends.
+/// The application's handle of a session. When the last one is dropped, the session ends.
 pub(crate) struct Handle(pub(crate) Arc<Inner>);
 
 impl Drop for Handle {
@@ -120,27 +120,27 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// The defaults: a TTL of 30 s, and TLS as the crate's features say.
+    /// Returns the defaults: a TTL of 30 s, and the TLS that the crate's features select.
     #[must_use]
     pub fn new() -> Self {
         Options::default()
     }
 
-    /// Sets the time for which holds outlive the last renewal, from 100 ms to 24 days.
+    /// Sets the TTL, from 100 ms to 24 days: the time for which holds outlive the last renewal of the lease.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets the beginning of "owner" in the server's views. It is cut to 200 bytes.
+    /// Sets the session's name, with which "owner" begins in the server's views. It is cut to 200 bytes.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets how connections are encrypted: any connector of tokio-postgres.
+    /// Sets the TLS connector, of any type that tokio-postgres supports.
     #[must_use]
     pub fn tls<T>(mut self, tls: T) -> Self
     where
@@ -153,20 +153,20 @@ impl Options {
         self
     }
 
-    /// Connects and gets a lease; the string is a URL, or keywords and values. Of several hosts the session uses the
-    /// primary.
+    /// Connects and gets a lease. The text is a URL, or keywords and values. If it has several hosts, the session uses
+    /// the primary.
     ///
     /// # Errors
-    /// An error of the server or the connection; it shows nothing of a string that cannot be parsed, because it may
-    /// contain a password.
+    /// `Unavailable`, `Denied`, `NotInstalled`, `Limit`, `Invalid` or another error of the server. The message shows no
+    /// part of a text that cannot be parsed, because it may contain a password.
     pub async fn connect(self, text: &str) -> Result<Session, Error> {
         self.open(&parse(text)?).await
     }
 
-    /// Like `connect`, with a configuration of tokio-postgres. Its `target_session_attrs` does not matter.
+    /// Like `connect`, with a configuration of tokio-postgres. Ignores its `target_session_attrs`.
     ///
     /// # Errors
-    /// As of `connect`.
+    /// The errors of `connect`.
     pub async fn open(mut self, config: &Config) -> Result<Session, Error> {
         self.ttl = check_ttl(self.ttl)?;
         check_zero("name of the session", &self.name)?;
@@ -178,11 +178,11 @@ impl Options {
     }
 }
 
-/// A connection and a lease, which the session keeps alive, with all their holds and waits. A process needs only one
-/// session; clones are handles of the same.
+/// One connection and one lease, on which all holds and waits of the session depend. A process needs only one session;
+/// clones are handles of the same session.
 ///
-/// The session runs as a task of the tokio runtime that has opened it. With the last handle and hold the session ends
-/// by itself; [`close`](Session::close) also waits for the server.
+/// The session runs as a task of the tokio runtime that has opened it. It ends when the last handle and the last hold
+/// are dropped. [`close`](Session::close) ends it, too, and waits for the server.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) handle: Arc<Handle>,
@@ -198,7 +198,7 @@ impl Session {
     /// Connects with the default options: see [`Options::connect`].
     ///
     /// # Errors
-    /// As of [`Options::connect`].
+    /// The errors of [`Options::connect`].
     pub async fn connect(text: &str) -> Result<Self, Error> {
         Options::new().connect(text).await
     }
@@ -235,7 +235,7 @@ impl Session {
     /// Opens a new session with the options of this one, which has ended.
     ///
     /// # Errors
-    /// As of [`Options::connect`].
+    /// The errors of [`Options::connect`].
     pub async fn reopen(&self) -> Result<Self, Error> {
         let inner = &self.handle.0;
         Session::start(inner.connector.again(), inner.options.clone()).await
@@ -247,7 +247,7 @@ impl Session {
         self.handle.0.lock().ended.clone()
     }
 
-    /// The reason why the session has ended: an error whose kind is `Lost` or `Closed`.
+    /// The reason why the session has ended: an error whose kind is `Lost` or `Closed`. None if it has not ended.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         let mut state = self.handle.0.lock();
@@ -279,20 +279,20 @@ impl Session {
         self.handle.0.lock().left(OWN)
     }
 
-    /// Revokes the lease, which ends all holds and waits of the session at once, and closes the connection. Waiting
-    /// calls return an error of the kind `Closed`. It waits for the server for at most a quarter of the TTL. Call it
-    /// only after all work under the session's holds has stopped.
+    /// Revokes the lease, which immediately ends all holds and waits of the session, and closes the connection. Waiting
+    /// calls return an error of the kind `Closed`. Waits for the server for at most a quarter of the TTL. Call it only
+    /// after all work under the session's holds has stopped.
     ///
     /// # Errors
-    /// `Unknown` if the server has not confirmed the end; the lease then expires.
+    /// `Unknown` if the server has not confirmed that the lease has ended; the lease then expires.
     pub async fn close(&self) -> Result<(), Error> {
         self.close_within(call_limit(self.handle.0.options.ttl)).await
     }
 
-    /// Like `close`, with another time limit.
+    /// Like `close`, but with a time limit of at most a quarter of the TTL.
     ///
     /// # Errors
-    /// As of `close`.
+    /// The errors of `close`.
     pub async fn close_within(&self, limit: Duration) -> Result<(), Error> {
         let inner = &self.handle.0;
         let limit = limit.min(call_limit(inner.options.ttl)).max(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Spans and events of `tracing`, with the feature of that name: see the README. None is made under the session's
+//! Spans and events of `tracing`, with the feature of that name: see the README. They are created without the session's
 //! mutex, because a subscriber may call the session.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use tracing::{Span, info, info_span, warn};
 use crate::session::Inner;
 use crate::{Error, Kind};
 
-/// A request that is not decided yet.
+/// The span of a request that has no result yet.
 pub(crate) struct Acquiring {
     caller: Span,
     span: Span,
@@ -37,7 +37,7 @@ impl Acquiring {
         end(&self.span, "not_acquired", Some(error));
     }
 
-    /// Ends the span of the wait, and begins that of the hold, which a task of its own ends.
+    /// Ends the span of the wait, and begins the span of the hold. A separate task ends that at the end of the hold.
     pub(crate) fn granted(self, token: i64, ended: CancellationToken, reason: Arc<OnceLock<Error>>) {
         self.span.record("lock_election.token", token);
         end(&self.span, "acquired", None);
@@ -67,7 +67,7 @@ fn end(span: &Span, outcome: &'static str, error: Option<&Error>) {
     }
 }
 
-/// What was reported of the session.
+/// The session's state that was reported last.
 #[derive(Default)]
 pub(crate) struct Reported {
     suspended: Option<Span>,

@@ -1,5 +1,6 @@
-//! What a session holds and waits for, and how calls of `lease_sync` change it. Nothing here does I/O: the session's
-//! task makes a turn with `begin`, sends it, and passes the reply to `ended`; callers queue requests and releases.
+//! The requests, holds and leases of a session, and how calls of `lease_sync` change them. Nothing here does I/O: the
+//! session's task makes a turn with `begin`, sends it, and passes the reply to `ended`; callers queue requests and
+//! releases.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use crate::clock::{Time, jitter, now};
 use crate::wire::{Call, Row, Rows};
 use crate::{Error, Kind};
 
-const MOST_ITEMS: usize = 128; // of a call
+const MOST_ITEMS: usize = 128; // maximum number of items in a call
 const PAUSE: Duration = Duration::from_millis(100); // before an item that the server cannot carry out now is sent again
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250); // interval of turns while LISTEN does not work
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(crate) const LINGERS: Duration = Duration::from_secs(1); // time for which a session listens after its last wait
-/// The key of the session's own lease. Others are for holds with another TTL.
+/// The key of the session's own lease. The other leases are for holds with another TTL.
 pub(crate) const OWN: u64 = 0;
 
 fn margin(ttl: Duration) -> Duration {
@@ -47,7 +48,7 @@ fn from_ms(ms: i64) -> Duration {
 pub(crate) struct Item {
     pub(crate) action: &'static str,
     pub(crate) names: Arc<[String]>,
-    pub(crate) number: Option<String>, // number and value as in lease_sync
+    pub(crate) number: Option<String>, // number and value are arguments of lease_sync
     pub(crate) value: Option<String>,
     pub(crate) request: u64, // 0 = the release of a ghost
     pub(crate) at: Time,     // earliest time to send it
@@ -83,18 +84,18 @@ pub(crate) struct Request {
     pub(crate) item: Item,
     pub(crate) phase: Phase,
     pub(crate) token: i64,
-    pub(crate) changed: Arc<Notify>, // told when the phase changes, and when it is done
-    pub(crate) ended: CancellationToken, // cancelled when the hold is over
+    pub(crate) changed: Arc<Notify>, // notified when the phase changes, and when it is done
+    pub(crate) ended: CancellationToken, // cancelled when the hold ends
     #[cfg(feature = "tracing")]
-    pub(crate) reason: Arc<std::sync::OnceLock<Error>>, // the reason for its end
-    pub(crate) queued: bool,         // whether it has a place and no grant
-    pub(crate) impatient: bool,      // whether its time limit has passed, so that it must not enter the queue
-    pub(crate) done: bool,           // whether the server has neither a grant nor a place of it
+    pub(crate) reason: Arc<std::sync::OnceLock<Error>>, // the reason why it has ended
+    pub(crate) queued: bool,         // whether it has a place, and was not granted yet
+    pub(crate) impatient: bool,      // whether its wait has timed out, so that only a grant in the first reply counts
+    pub(crate) done: bool,           // whether its grant or place on the server has ended
     pub(crate) left: bool,           // whether the application has dropped it
     pub(crate) hold_for: Duration,
     pub(crate) release_error: Option<Error>,
     evicted: bool, // whether it was evicted, and the application has not released it yet
-    pending: bool, // whether it was carried out and is not durable yet
+    pending: bool, // whether the server withholds its result until it is durable
     giving: usize, // number of names that are being released
 }
 
@@ -112,7 +113,7 @@ impl Request {
     }
 }
 
-/// The session's own lease, or one for the holds with another TTL.
+/// The session's own lease, or a lease for the holds with another TTL.
 #[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Lease {
     pub(crate) ttl: Duration,
@@ -126,14 +127,14 @@ pub(crate) struct Lease {
     pub(crate) channel: Option<String>,
     pub(crate) queue: VecDeque<Item>,
     pub(crate) waiting: usize, // number of places
-    pub(crate) look: bool,     // whether there may be news
+    pub(crate) look: bool,     // whether there may be news, so that a call is due now
     call: i64,                 // number of the last call
     incarnation: Option<i64>,  // incarnation and number of the newest news that the client has seen
     news: Option<i64>,
     open: BTreeSet<u64>,         // requests that were sent and have no result yet
     by_token: HashMap<i64, u64>, // places and holds, including those that are being released
     bare: bool,                  // whether the next call has no items
-    alone: usize,                // number of items to send one by one, to find the one that the server rejects
+    alone: usize,                // number of items to send one by one, to find out which one is rejected
     apart: bool,                 // whether the last call had releases and left the requests to the next call
 }
 
@@ -163,12 +164,12 @@ impl Lease {
         }
     }
 
-    /// The local deadline. If no reply had a validity yet, that is one TTL after the grant.
+    /// The local deadline. If no reply had a validity yet, it is one TTL (minus the margin) after the grant.
     pub(crate) fn deadline(&self) -> Time {
         if self.end == Time::ZERO { self.born_at + self.ttl.saturating_sub(margin(self.ttl)) } else { self.end }
     }
 
-    /// The number of queued releases. Others may be waiting for these locks.
+    /// The number of queued releases. Leases with releases go first, because others may be waiting for these locks.
     pub(crate) fn releases(&self) -> usize {
         self.queue.iter().filter(|item| item.gives()).count()
     }
@@ -210,7 +211,7 @@ pub(crate) struct State {
     pub(crate) observers: HashMap<u64, (String, Arc<Notify>)>, // channels of elections, and hints for observers
     pub(crate) told: usize,                                    // number of callers that were woken up
     pub(crate) revoked: bool,
-    pub(crate) owner: String, // start of the owner texts of all requests, before their number
+    pub(crate) owner: String, // prefix of the owner texts of all requests, before their number
     pub(crate) ended: CancellationToken,
     ttl: Duration,
     number: u64, // number of the last request, lease or observer
@@ -228,7 +229,7 @@ impl State {
 
     // --- requests ---
 
-    /// Queues a request. It gets an error at once if the session has ended.
+    /// Queues a request, and returns its number. If the session has ended, the request fails immediately.
     pub(crate) fn request(&mut self, mut item: Item, ttl: Duration) -> u64 {
         self.expire();
         let number = self.next_number();
@@ -262,7 +263,7 @@ impl State {
         number
     }
 
-    /// The lease for holds with this TTL. A new lease is granted for the first of them.
+    /// Returns the key of the lease for holds with this TTL. Creates the lease for the first hold.
     fn lease_of(&mut self, ttl: Duration) -> u64 {
         if let Some((key, _)) = self.leases.iter().find(|(_, lease)| lease.ttl == ttl) {
             return *key;
@@ -272,7 +273,7 @@ impl State {
         key
     }
 
-    /// Releases a hold. Returns an error if it was lost before.
+    /// Releases a hold. Returns an error if it had been lost before.
     pub(crate) fn release(&mut self, number: u64) -> Result<(), Error> {
         self.expire();
         let Some(request) = self.requests.get_mut(&number) else { return Ok(()) };
@@ -334,7 +335,7 @@ impl State {
         }
     }
 
-    /// Ends all holds and waits of a lease. It keeps releases with `hold_for`, which a close will send.
+    /// Ends all holds and waits of a lease. Keeps releases with `hold_for`, which a close sends before the revocation.
     pub(crate) fn drop_all(&mut self, key: u64, error: &Error) {
         let Some(lease) = self.leases.get_mut(&key) else { return };
         lease.over |= self.close_at.is_none();
@@ -380,8 +381,8 @@ impl State {
         }
     }
 
-    /// Counts a failure and returns the time of the next attempt: at once after the first failure, then after 50 ms,
-    /// which doubles each time up to a twentieth of the TTL, at most 1 s.
+    /// Counts a failure and returns the time of the next attempt: now after the first failure, then after 50 ms,
+    /// doubled each time up to a twentieth of the TTL, at most 1 s.
     pub(crate) fn failed(&mut self, error: &Error) -> Time {
         self.trouble = Some(error.clone());
         self.failures += 1;
@@ -391,14 +392,14 @@ impl State {
         }
     }
 
-    /// Adds to an error the one that prevented an answer.
+    /// Returns the error, with the last error of the connection or the renewal as its cause.
     pub(crate) fn troubled(&self, error: &Error) -> Error {
         error.because(self.trouble.as_ref().filter(|_| self.failures > 0))
     }
 
     // --- turns ---
 
-    /// The time of the next turn of a lease. `hears` tells whether notifications arrive for it.
+    /// Returns the time of the next turn of a lease. `polls`: whether no notifications announce its grants.
     pub(crate) fn due(&self, lease: &Lease, polls: bool) -> Time {
         let mut due = lease.renew_at;
         if self.failures > 0 {
@@ -428,8 +429,8 @@ impl State {
         let (time, limit) = (now(), self.limit(self.leases.get(&key)?.ttl));
         let lease = self.leases.get_mut(&key)?;
         let mut silent = time < lease.renew_at && lease.waiting == 0 && !lease.look;
-        // A call with requests waits for the disk, and so would its releases. So send the releases alone; the requests
-        // follow in the next call, together with the next requests of the callers that release.
+        // The reply to a call with requests waits for a flush to disk, which would delay releases in the same call. So
+        // send releases in a call of their own: their callers can add their next requests to the following call.
         lease.apart = !lease.apart && !lease.bare && lease.queue.iter().any(|item| item.gives() && item.at <= time);
         let mut most = MOST_ITEMS;
         if lease.bare {
@@ -444,7 +445,7 @@ impl State {
                 names += item.names.len();
             }
             if !gives && !lease.bare && self.requests.get(&item.request).is_none_or(Request::over) {
-                gone.push(item.request); // no caller waits for the result any more
+                gone.push(item.request); // the caller no longer waits for the result
             } else if item.at > time || items.len() >= most || names > MAX_NAMES || !gives && (blocked || lease.apart) {
                 blocked |= !gives;
                 lease.queue.push_back(item);
@@ -473,8 +474,8 @@ impl State {
         Some(Turn { lease: key, call, limit, items: items.into_iter().map(Some).collect(), silent, sent: time })
     }
 
-    /// Handles the reply of a turn, or the error of its call. `broken` tells whether the connection has ended with it,
-    /// so that the call may have taken effect.
+    /// Handles the reply of a turn, or the error of its call. `broken`: whether the connection has broken during the
+    /// call, so that the call may have taken effect.
     pub(crate) fn ended(&mut self, mut turn: Turn, result: Result<Vec<Row>, Error>, broken: bool) {
         self.expire();
         let stopped = self.error.is_some();
@@ -510,7 +511,7 @@ impl State {
         self.requeue(turn.lease, items);
     }
 
-    /// The call was not carried out, because its statement was not prepared.
+    /// Handles a call that was not carried out, because its prepared statement could not be used.
     pub(crate) fn unsent(&mut self, turn: Turn) {
         let key = turn.lease;
         if let Some(lease) = self.leases.get_mut(&key) {
@@ -519,7 +520,7 @@ impl State {
         self.requeue(key, turn.items.into_iter().flatten().collect());
     }
 
-    /// Puts items in front of all others. It forgets the items of a lease that has ended.
+    /// Puts items in front of all others. Forgets the items of a lease that has ended.
     fn requeue(&mut self, key: u64, items: Vec<Item>) {
         match self.leases.get_mut(&key) {
             Some(lease) if !lease.over => items.into_iter().rev().for_each(|item| lease.queue.push_front(item)),
@@ -557,7 +558,7 @@ impl State {
                 }
             }
         }
-        // The others have no row, because the server took this call for an old one.
+        // Items without a row were not carried out, because the server took this call for an old one.
         again.extend(items.into_iter().flatten());
         self.requeue(key, again);
         if head.complete == Some(true) {
@@ -568,13 +569,13 @@ impl State {
         }
     }
 
-    /// Handles the row of the lease. The deadline counts from the time at which the call was sent, by the validity that
-    /// the server has returned. A shorter validity does not shorten the deadline.
+    /// Handles the row of the lease. The deadline is the time at which the call was sent, plus the validity that the
+    /// server has returned, minus the margin. A reply never shortens the deadline.
     fn head(&mut self, turn: &Turn, head: &Row) {
         let Some(lease) = self.leases.get_mut(&turn.lease) else { return };
         if head.incarnation.is_some() {
             (lease.incarnation, lease.news, lease.channel) = (head.incarnation, head.news, head.channel.clone());
-            // Without "complete", the server holds the news back until it is durable.
+            // Without "complete", the server withholds the news until they are durable.
             lease.bare &= head.complete.is_none();
             lease.look |= head.complete.is_none();
         }
@@ -638,7 +639,7 @@ impl State {
             (item.value, item.again) = (None, false); // release it without hold_for
             self.requeue(key, vec![item]);
         } else if item.gives() {
-            // Keep retrying, because a privilege may have been revoked, and may be granted again.
+            // Keep retrying: the error may be a revoked privilege, which may be granted again.
             if let Some(request) = self.requests.get_mut(&item.request) {
                 request.release_error = Some(error.of_kind(Kind::Unknown));
                 self.gave_back(&item, true);
@@ -653,7 +654,7 @@ impl State {
         }
     }
 
-    /// Handles the result of a release. A repeated release that finds nothing counts as done by the first one.
+    /// Handles the result of a release. If a repeated one finds nothing held, an earlier copy has released the hold.
     fn gave_back(&mut self, item: &Item, done: bool) {
         let Some(request) = self.requests.get_mut(&item.request) else { return };
         if !done && !item.again {
@@ -681,7 +682,7 @@ impl State {
                 let reason = row.reason.as_deref().unwrap_or_default();
                 self.finish(number, Err(Error::lost(format!("the server has ended it: {reason}"))));
             } else if evicted {
-                // The row may be repeated, or follow for another name.
+                // The row may be repeated, or may concern another name of the hold.
                 request.evicted |= matches!(request.phase, Phase::Held);
                 self.finish(number, Err(Error::lost("it was evicted")));
             } else if granted && request.queued {
@@ -691,7 +692,7 @@ impl State {
         } else if let Some(number) = number.and_then(|n| n.parse().ok()).filter(|n| lease.open.contains(n)) {
             lease.queue.retain(|item| item.request != number || item.gives());
             if evicted {
-                self.finish(number, Err(Error::lost("it was evicted"))); // before its grant was known
+                self.finish(number, Err(Error::lost("it was evicted"))); // evicted before its grant was known
             }
             self.adopt(number, token, granted);
         } else if number.is_some() {
@@ -701,7 +702,7 @@ impl State {
         }
     }
 
-    /// Handles a complete reply: it ends the holds and places that do not appear in it.
+    /// Handles a complete reply: ends the holds and places that do not appear in it.
     fn compare(&mut self, key: u64, there: &HashMap<i64, usize>) {
         let Some(lease) = self.leases.get(&key) else { return };
         for (token, number) in lease.by_token.clone() {
@@ -712,8 +713,8 @@ impl State {
         }
     }
 
-    /// Handles a reply with all news: it repeats the pending requests that do not appear in it, because they were not
-    /// carried out, or have ended.
+    /// Called after a reply with all news: sends the pending requests again that did not appear in it, because they
+    /// were not carried out, or have ended.
     fn ask_again(&mut self, key: u64) {
         let Some(lease) = self.leases.get(&key) else { return };
         let mut again = Vec::new();
@@ -728,7 +729,7 @@ impl State {
 
     // --- the life of a hold ---
 
-    /// Handles the grant or the place of a request. It releases it if the application no longer waits for it.
+    /// Handles the grant or the place of a request. Releases it if the application no longer waits for it.
     fn adopt(&mut self, number: u64, token: i64, granted: bool) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         let Some(lease) = self.leases.get_mut(&request.lease) else { return };
@@ -753,7 +754,7 @@ impl State {
         self.leave_queue(number);
         let Some(request) = self.requests.get_mut(&number).filter(|request| !request.over()) else { return };
         if let Some(lease) = self.leases.get_mut(&request.lease) {
-            lease.end = lease.deadline(); // a grant is reported after it is durable, and then its lease is durable, too
+            lease.end = lease.deadline(); // the server reports a grant only when it and its lease are durable
         }
         request.phase = Phase::Held;
         request.changed.notify_one();
@@ -769,8 +770,8 @@ impl State {
         }
     }
 
-    /// Ends a hold, granted or not, and releases its grant or place on the server. An evicted hold is released by the
-    /// application instead, and a hold whose reply has not arrived yet is released when the reply arrives.
+    /// Ends a request or a hold, and releases its grant or place on the server. An evicted hold is not released before
+    /// the application releases it. If no reply has arrived yet, the release follows after the reply.
     pub(crate) fn finish(&mut self, number: u64, result: Result<(), Error>) {
         let Some(request) = self.requests.get_mut(&number).filter(|request| !request.over()) else { return };
         #[cfg(feature = "tracing")]
@@ -825,7 +826,7 @@ impl State {
     }
 }
 
-/// The items as `lease_sync` takes them: six texts each.
+/// Returns the items as the argument of `lease_sync`: six texts for each name.
 fn texts(items: &[Item], owner: &str) -> Option<Vec<Option<String>>> {
     let mut texts = Vec::new();
     for (n, item) in items.iter().enumerate() {

@@ -55,8 +55,8 @@ const SYNC: &str = "SELECT item, event, kind, name, token, owner, reason, sqlsta
 
 const SYNC_TYPES: [Type; 6] = [Type::INT8, Type::INT8, Type::INT8, Type::INT8, Type::TEXT_ARRAY, Type::TEXT];
 
-/// The first statement of a connection. {pid} is the process id of `BackendKeyData`. The portable edition works only in
-/// READ COMMITTED, so the statement makes that the default if the backend is the session's own, and not one of a
+/// The first statement of a connection. {pid} is the process id from `BackendKeyData`. The portable edition works only
+/// in READ COMMITTED, so the statement makes that the default if the backend is the session's own, and not one of a
 /// pooler.
 const LEARN: &str = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery()::pg_catalog.text, \
     pg_catalog.pg_backend_pid()::pg_catalog.text FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n \
@@ -68,7 +68,7 @@ const LEARN: &str = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election' \
     AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))";
 
-/// The half of a connection that has to be polled for anything to be sent or read.
+/// The half of a connection that must be polled, so that messages are sent and read.
 struct Link {
     messages: Box<dyn Messages>,
     heard: Vec<String>, // channels of the notifications that were not handled yet
@@ -78,7 +78,7 @@ struct Link {
 }
 
 impl Link {
-    /// Sends and reads whatever is there.
+    /// Sends and reads all messages that can be sent and read now.
     fn serve(&mut self, context: &mut Context<'_>) {
         while self.broken.is_none() {
             self.broken = match self.messages.poll(context) {
@@ -94,8 +94,8 @@ impl Link {
         }
     }
 
-    /// Waits for an answer until the deadline, unless the session gives up, and serves the connection meanwhile. An
-    /// error that is not one of the statement alone breaks the connection.
+    /// Waits for a reply until the deadline or until the session is aborted, and serves the connection meanwhile. An
+    /// error that concerns more than the statement breaks the connection.
     async fn answer<T>(&mut self, what: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
         let (deadline, abort) = (self.deadline, self.abort.clone());
         let mut what = pin!(what);
@@ -142,12 +142,12 @@ pub(crate) struct Wire {
     /// Whether a notification has ever arrived.
     pub(crate) hears: bool,
     pub(crate) listens: BTreeSet<String>,
-    /// Whether the connection has notified itself.
+    /// Whether the connection has sent itself a notification, as a test.
     pub(crate) tested: bool,
 }
 
 impl Wire {
-    /// Learns what the server is. The caller limits the time.
+    /// Reads the properties of the server. Fails if it is a standby, or has no extension. The caller limits the time.
     pub(crate) async fn new(
         (client, messages): (Client, Box<dyn Messages>),
         pid: i32,
@@ -180,7 +180,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Reads the schema.
+    /// Reads the schema and the other properties of the server. Returns the row of `LEARN`.
     async fn learn(&mut self) -> Result<Vec<Option<String>>, Error> {
         let sql = LEARN.replace("{pid}", &self.pid.to_string());
         let row = self.rows(&sql, &[]).await?.pop().unwrap_or_default();
@@ -261,7 +261,7 @@ impl Wire {
         .await;
     }
 
-    /// Sets the time limit of the statements that follow.
+    /// Sets the time limit of the next statements.
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.link.deadline = Instant::now() + limit;
     }
@@ -275,7 +275,7 @@ impl Wire {
         std::mem::take(&mut self.link.heard)
     }
 
-    /// Tells the server that the connection ends.
+    /// Sends the server a Terminate message, and closes the connection.
     pub(crate) async fn close(self) {
         let Wire { client, mut link, prepared, .. } = self;
         drop((prepared, client));

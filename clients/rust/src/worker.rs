@@ -14,7 +14,7 @@ use crate::state::{FIRST_RETRY, LINGERS, Lease, OWN, Query, State, Turn, call_li
 use crate::wire::{Rows, Wire};
 use crate::{Error, Kind};
 
-/// The most urgent piece of work.
+/// The next step of the session's task.
 enum Step {
     Rest(Duration),
     Connect,
@@ -31,7 +31,7 @@ struct Worker {
     asked: bool, // whether the last step was a query
 }
 
-/// Ends the session when the task ends, also if its runtime is shut down.
+/// Guard that ends the session when its task ends, even if the runtime is shut down.
 struct Ending(Arc<Inner>);
 
 impl Drop for Ending {
@@ -41,8 +41,8 @@ impl Drop for Ending {
     }
 }
 
-/// Checks the deadlines, whatever the session's connection does. It runs at least once a second, because timers stop
-/// during a suspend.
+/// Checks the deadlines, even if the session's connection hangs. Checks at least once a second, because timers stop
+/// while the machine is suspended.
 pub(crate) async fn watch(inner: Arc<Inner>) {
     let ended = inner.lock().ended.clone();
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn watch(inner: Arc<Inner>) {
             let mut state = inner.lock();
             state.expire();
             if state.leases.values().any(|lease| lease.renew_at <= now()) {
-                inner.work.notify_one(); // its timers may be late, too
+                inner.work.notify_one(); // after a suspend, the timers of the session's task are late, too
             }
             let deadlines = state.leases.values().filter(|lease| lease.id != 0).map(Lease::deadline);
             deadlines.min().map_or(Duration::from_secs(1), |at| at.saturating_sub(now()))
@@ -131,7 +131,7 @@ impl Worker {
         }
     }
 
-    /// Does the most urgent piece of work, or rests if there is none.
+    /// Does the most urgent work, or waits if there is none.
     async fn step(&mut self) {
         let step = self.plan(&mut self.inner.lock());
         self.asked = matches!(step, Step::Query(_));
@@ -173,14 +173,14 @@ impl Worker {
         }
     }
 
-    /// Makes a connection. Each host gets less time while the session has a lease to save.
+    /// Makes a connection. The time limit for each host is shorter while the session has a lease that may expire.
     async fn connect(&mut self) -> Result<(), Error> {
         let (limit, ended) = {
             let state = self.inner.lock();
             let lease = state.leases.get(&OWN).filter(|lease| lease.id != 0);
             let most = Duration::from_secs(5);
             let limit = lease.map_or(most, |lease| most.min((lease.ttl / 4).max(Duration::from_millis(200))));
-            // closing may need a connection
+            // A close may need a new connection, so only an abort ends that one.
             (limit, if state.error.is_some() { self.inner.abort.clone() } else { state.ended.clone() })
         };
         let wire = tokio::select! {
@@ -214,8 +214,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends a call and handles its reply. If it has woken up callers, it lets them queue their next requests before
-    /// the next turn begins.
+    /// Sends a call and handles its reply. If the reply has woken up callers, lets them queue their next requests
+    /// before the next turn begins.
     async fn turn(&mut self, turn: Turn) {
         let Some(wire) = self.wire.as_mut() else {
             return self.inner.lock().ended(turn, Err(Error::no_answer()), true);
@@ -240,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// Runs one statement. An error without a reply is unknown.
+    /// Runs one statement. If the connection breaks, the error is of the kind `Unknown`.
     async fn exec(&mut self, sql: &str, args: &[String]) -> Result<Rows, Error> {
         let Some(wire) = self.wire.as_mut() else { return Err(Error::no_answer()) };
         wire.limit(self.inner.limit());
@@ -253,7 +253,7 @@ impl Worker {
         }
     }
 
-    /// Runs the statement of a caller, and again after a failure, until the caller has gone.
+    /// Runs the statement of a caller. After a temporary failure, queues it again, until the caller stops waiting.
     async fn query(&mut self, mut query: Query) {
         if query.reply.is_closed() {
             return;
@@ -269,7 +269,7 @@ impl Worker {
         yield_now().await;
     }
 
-    /// Handles the notifications, each of which signals that there may be news. It closes a connection that is broken.
+    /// Handles the notifications, each of which signals that there may be news. Closes a broken connection.
     async fn hear(&mut self) {
         let Some(wire) = self.wire.as_mut() else { return };
         let heard = wire.heard();
@@ -294,7 +294,7 @@ impl Worker {
         }
     }
 
-    /// Waits until it is woken up or the limit passes. The connection is served meanwhile.
+    /// Waits until it is woken up or the limit passes, and serves the connection meanwhile.
     async fn rest(&mut self, limit: Duration) {
         match self.wire.as_mut() {
             Some(wire) => wire.rest(limit, &self.inner.work).await,
@@ -303,8 +303,8 @@ impl Worker {
         self.hear().await;
     }
 
-    /// The channels of the observers and of the leases with places, until a while after the last place; None if the
-    /// connection listens to them already, or cannot listen.
+    /// Returns the channels of the observers, and of the leases that have places or had one until a moment ago. Returns
+    /// None if the connection already listens on them, or cannot listen. Lowers `next` to the time of the next change.
     fn wanted(&self, state: &State, time: Time, next: &mut Time) -> Option<BTreeSet<String>> {
         let wire = self.wire.as_ref().filter(|wire| !wire.deaf)?;
         let mut wanted: BTreeSet<String> = state.observers.values().map(|(channel, _)| channel.clone()).collect();
@@ -321,8 +321,8 @@ impl Worker {
         (wanted != wire.listens).then_some(wanted)
     }
 
-    /// Makes the connection listen. The first time it also notifies itself. If LISTEN is rejected or the notification
-    /// does not arrive, the session asks again and again.
+    /// Changes the channels of the connection. The first time, the connection also sends itself a notification, as a
+    /// test. If LISTEN is rejected or that notification does not arrive, the session polls.
     async fn listen(&mut self, wanted: BTreeSet<String>) {
         let Some(wire) = self.wire.as_mut() else { return };
         let mut sql = Vec::new();
@@ -343,7 +343,7 @@ impl Worker {
         }
         self.hear().await;
         let mut state = self.inner.lock();
-        // There may have been a grant before the LISTEN.
+        // Read the news now, because this connection was not notified of a grant before the LISTEN.
         state.leases.values_mut().for_each(|lease| lease.look |= lease.waiting > 0);
         state.observers.values().for_each(|(_, hint)| hint.notify_one());
     }
@@ -369,8 +369,9 @@ impl Worker {
         }
     }
 
-    /// Sends a lease's last releases and revokes it. It retries, also over new connections, until the time limit of the
-    /// close. After a loss it makes no new connection, and the lease expires.
+    /// Sends a lease's last releases and revokes it. Retries until the time limit of the close, over new connections if
+    /// necessary. If the session was lost and not closed, makes no new connection: the lease then expires. Returns
+    /// whether the lease was revoked.
     async fn wind_up(&mut self, key: u64) -> bool {
         loop {
             let (closes, turn, failures, id) = {
