@@ -1,7 +1,8 @@
 <?php
 
 /**
- * Several workers, of which one works: worker.php [TTL]. Each step is written behind the fence of the lock.
+ * worker.php [TTL in seconds]: start it several times; only one process works at a time. The fence of the lock protects
+ * the write of each step.
  */
 
 require (getenv('SYMFONY_LOCK') ?: __DIR__.'/../vendor').'/autoload.php';
@@ -15,7 +16,7 @@ use Symfony\Component\Lock\Key;
 use Symfony\Component\Lock\LockFactory;
 
 $ttl = (float) ($argv[1] ?? 30);
-$connect = fn () => new \PDO('pgsql:', options: [\PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION]); // PGHOST and the like
+$connect = fn () => new \PDO('pgsql:', options: [\PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION]); // uses PGHOST, PGDATABASE, ...
 [$application, $store] = [$connect(), new LockElectionStore($connect(), $ttl)];
 while (true) {
     $key = new Key('worker');
@@ -24,16 +25,16 @@ while (true) {
         $lock->acquire(true);
         echo 'works ', getmypid(), "\n";
         while (true) {
-            $lock->refresh(); // more often than each third of the TTL
-            usleep(50_000); // a step of the work, with no transaction open
+            $lock->refresh(); // at least three times per TTL
+            usleep(50_000); // a step of the work, without an open transaction
             $application->beginTransaction();
             $store->fence($key, $application);
             $application->exec('INSERT INTO step (pid) VALUES ('.getmypid().')');
             $application->commit();
         }
-    } catch (LockConflictedException | LockAcquiringException $e) { // another worker may have it: queue up again
+    } catch (LockConflictedException | LockAcquiringException $e) { // the lock was lost: wait for it again
         if ($e instanceof LockAcquiringException && !$e->getPrevious() instanceof LockExpiredException) {
-            throw $e; // not a process that was stopped while it renewed
+            throw $e; // the only expected cause is a renewal that took longer than the TTL
         }
         echo "lost\n";
         if ($application->inTransaction()) {

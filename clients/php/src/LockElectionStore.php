@@ -8,14 +8,14 @@ use Symfony\Component\Lock\Exception\LockExpiredException;
 use Symfony\Component\Lock\Key;
 
 /**
- * A store for Symfony's Lock component in a PostgreSQL with lock_election. Waiting locks are granted in order of
- * arrival, without polling. A key can be serialized, and used by another process.
+ * A store for Symfony's Lock component, in a PostgreSQL with lock_election. Locks are granted in order of arrival;
+ * waiting does not poll. A key can be serialized, and used by another process.
  */
 final class LockElectionStore implements BlockingStoreInterface
 {
     /**
-     * @param \PDO  $connection a connection of its own: a rollback of the application would undo an acquire
-     * @param float $initialTtl seconds until save() expires; a Lock with a TTL renews at once with its own
+     * @param \PDO  $connection a connection that the application does not use: its rollback would undo an acquire
+     * @param float $initialTtl TTL of a new lock in seconds; a Lock with a TTL then renews immediately, with that TTL
      */
     public function __construct(private \PDO $connection, private float $initialTtl = 30.0)
     {
@@ -35,7 +35,12 @@ final class LockElectionStore implements BlockingStoreInterface
         $this->acquire($key, null);
     }
 
-    /** @throws LockConflictedException if the lock was lost */
+    /**
+     * Renews the lock: it expires $ttl seconds after this call.
+     *
+     * @throws LockConflictedException if the lock was lost
+     * @throws LockExpiredException    if the renewal took longer than the TTL
+     */
     public function putOffExpiration(Key $key, float $ttl): void
     {
         $sent = microtime(true);
@@ -61,9 +66,13 @@ final class LockElectionStore implements BlockingStoreInterface
     }
 
     /**
-     * Until the open transaction of this connection ends, nobody else gets the lock: its writes are the holder's.
+     * Fences the lock: until the open transaction of $application ends, the lock is granted to no other client. So the
+     * transaction's later writes are committed only if the lock was still held.
+     *
+     * @param \PDO $application a connection of the application to the same database
      *
      * @throws LockConflictedException if the lock was lost; roll back then
+     * @throws \LogicException         if no transaction is open
      */
     public function fence(Key $key, \PDO $application): void
     {
@@ -88,7 +97,7 @@ final class LockElectionStore implements BlockingStoreInterface
         }
         $key->setState(__CLASS__, [$owner, $token]);
         if (null === $wait) {
-            $this->putOffExpiration($key, $this->initialTtl); // after a wait the reply does not tell when the TTL began
+            $this->putOffExpiration($key, $this->initialTtl); // it is not known when the TTL began after a wait
         } else {
             $this->expires($key, $sent + $this->initialTtl);
         }
@@ -103,7 +112,7 @@ final class LockElectionStore implements BlockingStoreInterface
         }
     }
 
-    /** One value, of a statement that commits by itself. */
+    /** Runs a statement in its own transaction, and returns the first column of its row. */
     private function query(string $sql, array $arguments): mixed
     {
         if ($this->connection->inTransaction()) {
@@ -117,7 +126,7 @@ final class LockElectionStore implements BlockingStoreInterface
 
     private static function name(Key $key): string
     {
-        // libpq would end the name at a NUL
+        // libpq would cut the name at a NUL, and the server rejects names of more than 255 bytes
         $fits = preg_match('/^[^\0]{0,255}$/D', $key) && preg_match('//u', $key);
 
         return $fits ? (string) $key : 'sha256 '.hash('sha256', $key);
