@@ -2,16 +2,16 @@ import java.sql.*;
 import java.util.Scanner;
 import lockelection.*;
 
-/** URL, run, members and member: the run begins when all members are there, and ends when all have left. */
+/** Arguments: URL, run, members, member. The run begins when all members have entered, and ends when all have left. */
 public class Barrier {
-	/** Whose name was never used before. A member that was killed can enter again; one that dies has left after its TTL. */
+	/** The barrier of one run, whose name must be new. A member that dies leaves when its TTL expires. */
 	static final class DoubleBarrier {
 		private final LockElection locks;
 		private final String url, run;
 		private final int members;
 		private Hold identity, member;
 
-		/** For members of one run, each with a session; members: how many must have entered before the run begins. */
+		/** Each member has its own session. members: number of members that must have entered before the run begins. */
 		DoubleBarrier(LockElection locks, String url, String run, int members) {
 			this.locks = locks;
 			this.url = url;
@@ -20,11 +20,11 @@ public class Barrier {
 		}
 
 		/**
-		 * Returns when enough members are there. The others may have given up a member whose hold is not valid. After an
-		 * exception, close the session: until then the member counts.
+		 * Waits until enough members have entered, and returns the hold of this member. If the hold is lost, the others
+		 * no longer wait for this member. After an exception, close the session, because this member may have entered.
 		 */
 		Hold enter(String name) throws InterruptedException {
-			identity = locks.acquire(run + ", member " + name); // waits for the TTL of an earlier one
+			identity = locks.acquire(run + ", member " + name); // waits for the TTL of a killed process
 			member = locks.acquire(Request.shared(run), null);
 			while (!isOpen()) {
 				if (!member.isValid())
@@ -34,7 +34,7 @@ public class Barrier {
 			return member;
 		}
 
-		/** Returns when all members have left. */
+		/** Leaves, and waits until all members have left. */
 		void leave() throws InterruptedException {
 			member.release();
 			identity.release();
@@ -54,7 +54,7 @@ public class Barrier {
 				ResultSet result = read.executeQuery();
 				return result.next() && result.getBoolean(1);
 			} catch (SQLException e) {
-				System.err.println(e.getMessage()); // the server may be away: enter() tries again
+				System.err.println(e.getMessage()); // the server may be unavailable: enter() tries again
 				return false;
 			}
 		}

@@ -1,7 +1,7 @@
 import java.sql.*;
 import lockelection.*;
 
-/** Arguments: URL and text. Its writes are those of the holder of the lock, or fail. */
+/** Arguments: URL and text. Inserts the text, but fails if the lock was lost before the insert is committed. */
 public class FencedWrite {
 	public static void main(String[] args) throws Exception {
 		try (LockElection locks = LockElection.connect(args[0]);

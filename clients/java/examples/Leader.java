@@ -2,7 +2,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import lockelection.LockElection;
 
-/** Arguments: URL and name. Runs on every machine. One of them leads; the next one takes over. */
+/** Arguments: URL and name. Runs on every machine. One machine leads; if it dies, another one takes over. */
 public class Leader {
 	public static void main(String[] args) throws Exception {
 		try (LockElection locks = LockElection.connect(args[0])) {

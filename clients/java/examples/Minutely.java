@@ -2,7 +2,7 @@ import java.time.Duration;
 import lockelection.LockElection;
 import lockelection.LockException;
 
-/** Arguments: URL and seconds. Runs on every machine. Each minute (60 s) one of them does the job. */
+/** Arguments: URL and period in seconds. Runs on every machine. In each period, one of them does the job. */
 public class Minutely {
 	public static void main(String[] args) throws InterruptedException {
 		long period = Long.parseLong(args[1]) * 1000;

@@ -1,7 +1,7 @@
 import java.sql.*;
 import lockelection.*;
 
-/** Argument: URL. Does the jobs of table job, each once, together with other workers. Ends when all are done. */
+/** Argument: URL. Does the jobs of the table "job", each once, together with other workers. Ends when all are done. */
 public class QueueWorker {
 	public static void main(String[] args) throws InterruptedException {
 		for (LockElection locks = LockElection.connect(args[0]);;)
@@ -11,7 +11,7 @@ public class QueueWorker {
 				if (!job.next()) return;
 				try (Hold hold = locks.tryAcquire(Request.exclusive(job.getString(1))).orElseThrow(SQLException::new)) {
 					db.setAutoCommit(false);
-					hold.fence(db); // the previous holder has committed, or never will
+					hold.fence(db); // from here on, no earlier holder can commit
 					sql.execute("UPDATE job SET done = true WHERE NOT done AND name = '" + hold.names().get(0) + "'");
 					db.commit();
 				}

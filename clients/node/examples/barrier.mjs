@@ -1,10 +1,11 @@
-// A member of a run that begins when all members are there, and ends when all have left: barrier.mjs RUN MEMBERS MEMBER.
+// barrier.mjs RUN MEMBERS MEMBER: a run that begins when all members have entered, and ends when all have left.
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockElection } from 'lock-election'
 import pg from 'pg'
 
-// Of a run whose name was never used before. A member that was killed can enter again; one that dies has left after its TTL.
+// The barrier of one run. The name of the run must never have been used before. A member that dies leaves when its TTL
+// expires, and can then enter again.
 class DoubleBarrier {
   #session
   #pool
@@ -13,7 +14,7 @@ class DoubleBarrier {
   #identity
   #member
 
-  // members: how many must have entered before the run begins
+  // members: number of members that must have entered before the run begins
   constructor (session, pool, run, members) {
     this.#session = session
     this.#pool = pool
@@ -21,10 +22,10 @@ class DoubleBarrier {
     this.#members = members
   }
 
-  // Returns when enough members are there. The others may have given up a member whose hold is not valid. After an error,
-  // close the session: until then the member counts.
+  // Waits until enough members have entered, and returns the hold of this member. If the hold is lost, the others no
+  // longer wait for this member. After an error, close the session, because this member may have entered.
   async enter (name) {
-    this.#identity = await this.#session.acquire(`${this.#run}, member ${name}`) // waits for the TTL of an earlier one
+    this.#identity = await this.#session.acquire(`${this.#run}, member ${name}`) // waits for a killed process's TTL
     this.#member = await this.#session.acquire(this.#run, { shared: true })
     while (!await this.#isOpen()) {
       this.#member.signal.throwIfAborted()
@@ -33,7 +34,7 @@ class DoubleBarrier {
     return this.#member
   }
 
-  // Returns when all members have left.
+  // Leaves, and waits until all members have left.
   async leave () {
     await this.#member.release()
     await this.#identity.release()
@@ -47,7 +48,7 @@ class DoubleBarrier {
       const { rows } = await this.#pool.query('SELECT version > 0 AS open FROM read_versioned($1)', [this.#run])
       return rows[0].open
     } catch (error) {
-      console.error(error.message) // the server may be away: enter tries again
+      console.error(error.message) // the server may be unavailable: enter tries again
       return false
     }
   }

@@ -1,5 +1,5 @@
-// BullMQ gives a job to a second worker when the first one seems to have stalled, or when it is added twice. The lock
-// lets one of them do it, and holdFor keeps the others out for the rest of its period.
+// BullMQ runs a job in a second worker if the first one seems to have stalled, or if the job was added twice. The lock
+// lets only one worker run it, and holdFor keeps the name closed for most of the period.
 import { Queue, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { LockElection } from 'lock-election'

@@ -1,5 +1,5 @@
-// Replicas of a web application, one of which leads and does a single task; GET /leader shows the leader. A load
-// balancer that asks GET /leads finds it.
+// Replicas of a web application, one of which leads and does a background task. GET /leader returns the leader. A load
+// balancer finds the leader by GET /leads, which returns 200 only there.
 import { setTimeout as sleep } from 'node:timers/promises'
 import express from 'express'
 import { LockElection } from 'lock-election'
@@ -23,6 +23,6 @@ election.on('error', error => { throw error })
 
 process.once('SIGTERM', async () => {
   server.close()
-  await election.stop() // the next one leads immediately
+  await election.stop() // so that the next replica leads immediately
   await session.close()
 })

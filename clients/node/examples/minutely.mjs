@@ -1,5 +1,5 @@
-// A job each minute: start this on four machines, and one of them runs it. The name stays closed for 50 of 60 seconds,
-// so a machine whose clock is late does not run it again.
+// A job that runs once each minute: start this program on several machines, and one of them runs the job. The name
+// stays closed for 50 of 60 seconds, so that a machine whose clock is late does not run the job again.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockElection } from 'lock-election'
 
@@ -10,6 +10,6 @@ for (;;) {
   try {
     await session.once('minutely', { holdFor: period * 5 / 6 }, () => console.log('runs'))
   } catch (error) {
-    console.log(error.message) // no server, or lost: try again in the next minute
+    console.log(error.message) // the server is not available, or the lock was lost: try again in the next minute
   }
 }

@@ -1,4 +1,4 @@
-// A worker of a queue: start as many as you like. The job of a dead worker is free when its TTL ends.
+// A worker of a queue: start any number of them. If a worker dies, another one does its job when the TTL has expired.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockElection } from 'lock-election'
 import pg from 'pg'

@@ -16,7 +16,7 @@ use Symfony\Component\Lock\Key;
 use Symfony\Component\Lock\LockFactory;
 
 $ttl = (float) ($argv[1] ?? 30);
-$connect = fn () => new \PDO('pgsql:', options: [\PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION]); // uses PGHOST, PGDATABASE, ...
+$connect = fn () => new \PDO('pgsql:', options: [\PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION]); // uses PGHOST, ...
 [$application, $store] = [$connect(), new LockElectionStore($connect(), $ttl)];
 while (true) {
     $key = new Key('worker');

@@ -1,4 +1,4 @@
-"""APScheduler in every replica, with a job store that all share: the leader's scheduler runs, and no other one.
+"""APScheduler in every replica, with a shared job store: only the leader's scheduler runs.
 
 apscheduler_leader.py URL [TTL]: SQLAlchemy's URL of the job store, which may be in another database.
 """
@@ -19,13 +19,13 @@ def report():
 
 
 def lead(term, lost):
-    """Runs the scheduler until the term is lost. Jobs that run then go on: fence what they write."""
+    """Runs the scheduler until the term is lost. Jobs that are running then continue, so fence their writes."""
     scheduler = BackgroundScheduler(jobstores={"default": SQLAlchemyJobStore(url=url)})
     scheduler.add_job(report, "interval", seconds=1, id="report", replace_existing=True)
     scheduler.start()
     print(f"leads {term.token}", flush=True)
     lost.wait()
-    scheduler.shutdown()  # waits for the jobs that run: the next term begins after them
+    scheduler.shutdown()  # waits for the running jobs, so that this replica campaigns again only after them
     print("lost", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""APScheduler in every replica, and each job runs in one of them: apscheduler_once.py [SECONDS]"""
+"""APScheduler in every replica; each run of a job is done by one of them: apscheduler_once.py [SECONDS]"""
 
 import sys
 import time
@@ -9,10 +9,10 @@ import lock_election
 
 
 def add_once(session, scheduler, job, hold_for, trigger, **how):
-    """Adds a job that no replica runs again until hold_for seconds after its start; the rest is add_job's.
+    """Adds a job that no replica runs again until hold_for seconds after its start. `how` is passed to add_job().
 
-    Give hold_for somewhat less than the period, and more than the clocks of the replicas differ. A job store cannot
-    keep such a job, nor need it: each replica adds the job when it starts.
+    Let hold_for be somewhat shorter than the period, and longer than the clocks of the replicas differ. Use no job
+    store, which cannot store such a job: each replica adds the job when it starts.
     """
     return scheduler.add_job(session.once(f"job {job.__name__}", hold_for=hold_for)(job), trigger, **how)
 

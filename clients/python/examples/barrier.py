@@ -1,6 +1,6 @@
-"""A run that begins when all members are there, and ends when all have left: barrier.py RUN MEMBER MEMBERS [TTL].
+"""A run that begins when all members have entered, and ends when all have left: barrier.py RUN MEMBER MEMBERS [TTL].
 
-Each line of the input is a step of the work. A member that dies has left when its TTL ends.
+Each line of the input is a step of the work. A member that dies leaves when its TTL expires.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ import lock_election
 
 
 class DoubleBarrier:
-    """The barrier of a run, whose name was never used before. A member that is killed can enter again.
+    """The barrier of one run. The name of the run must never have been used before. A killed member can enter again.
 
-    session: an open session, of which no other thread enters.
+    session: an open session; only one thread of the session may enter.
     members: number of members that must have entered before the run begins.
-    conninfo: as for psycopg; a connection of its own to the session's database, while the member waits to begin.
+    conninfo: connection string of the session's database, for a second connection while the member waits to begin.
     """
 
     def __init__(self, session, run, members, conninfo=""):
@@ -24,12 +24,12 @@ class DoubleBarrier:
         self.connection = None
 
     def enter(self, member):
-        """Returns a hold when enough members have entered.
+        """Waits until enough members have entered, and returns the hold of this member.
 
-        If the hold is lost, the others no longer wait for this member. After an error, the member does not count.
+        If the hold is lost, the others no longer wait for this member. After an error, this member has not entered.
         """
         with contextlib.ExitStack() as locks:
-            # waits for an earlier one's TTL
+            # if an earlier process of this member was killed, waits until its TTL expires
             self.identity = locks.enter_context(self.session.lock(f"{self.run}, member {member}"))
             self.hold = locks.enter_context(self.session.lock(self.run, shared=True))
             try:
@@ -43,7 +43,7 @@ class DoubleBarrier:
         return self.hold
 
     def leave(self):
-        """Returns when all members have left."""
+        """Leaves, and waits until all members have left."""
         self.hold.release()
         self.identity.release()
         self.session.lock(self.run).acquire().release()  # granted when nobody holds it
@@ -58,7 +58,7 @@ class DoubleBarrier:
                 {"run": self.run, "members": self.members},
             )
             return self.connection.execute("SELECT version > 0 FROM read_versioned(%s)", (self.run,)).fetchone()[0]
-        except psycopg.OperationalError:  # the server is away
+        except psycopg.OperationalError:  # the server is not available
             return False
 
 

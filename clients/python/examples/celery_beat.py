@@ -1,7 +1,7 @@
-"""Celery's beat on every machine, and one of them sends: celery -A APP beat --scheduler celery_beat.LeaderScheduler
+"""Celery's beat on every machine; only the leader sends: celery -A APP beat --scheduler celery_beat.LeaderScheduler
 
-The table celery_beat has the time at which each entry was last sent, so the next leader goes on from there: a task that
-is due while nobody leads is sent once, by the next one.
+The table celery_beat contains the time at which each entry was last sent, so that the next leader continues from there:
+it sends a task that became due while there was no leader, once.
 """
 
 import celery.beat
@@ -15,7 +15,7 @@ NAME, TTL, WAIT = "celery beat", 15, 5
 
 
 class LeaderScheduler(celery.beat.Scheduler):
-    max_interval = WAIT  # how long a tick may be asleep: then a leader that has lost its term campaigns again
+    max_interval = WAIT  # seconds between ticks at most, so that a leader that has lost its term soon campaigns again
 
     def setup_schedule(self):
         super().setup_schedule()
@@ -26,7 +26,7 @@ class LeaderScheduler(celery.beat.Scheduler):
             db.execute("CREATE TABLE IF NOT EXISTS celery_beat (entry text PRIMARY KEY, sent_at timestamptz NOT NULL)")
 
     def tick(self, *args, **kwargs):
-        """Sends what is due, if this beat leads. Returns the seconds until the next tick."""
+        """Sends the tasks that are due, if this beat leads. Returns the seconds until the next tick."""
         try:
             if self.term is None or not self.term.valid:
                 self.loaded = False
@@ -44,7 +44,7 @@ class LeaderScheduler(celery.beat.Scheduler):
             return 1
 
     def load(self):
-        """Continues from what earlier leaders have sent."""
+        """Reads the times at which earlier leaders have sent the entries."""
         with psycopg.connect() as db:
             for entry in self.schedule.values():
                 new = "INSERT INTO celery_beat VALUES (%s, %s) ON CONFLICT DO NOTHING"
@@ -56,7 +56,7 @@ class LeaderScheduler(celery.beat.Scheduler):
         self.loaded = True
 
     def apply_entry(self, entry, producer=None):
-        """Sends a task behind the fence: a beat that was stopped, and no longer leads, sends nothing."""
+        """Sends a task in a fenced transaction, so that a beat that was stopped and no longer leads sends nothing."""
         with psycopg.connect() as db:
             self.term.fence(db)
             sent_at = self.schedule[entry.name].last_run_at
@@ -65,4 +65,4 @@ class LeaderScheduler(celery.beat.Scheduler):
 
     def close(self):
         super().close()
-        self.session.close()  # the next beat leads at once
+        self.session.close()  # so that the next beat leads immediately

@@ -1,4 +1,4 @@
-"""Celery tasks that take effect once, however often they are sent: celery -A celery_once worker."""
+"""Celery tasks that take effect once, even if they are sent several times: celery -A celery_once worker."""
 
 import celery
 import psycopg
@@ -7,7 +7,7 @@ from celery import signals
 import lock_election
 
 TTL = 30
-app = celery.Celery("celery_once", broker="redis://")  # CELERY_BROKER_URL names another one
+app = celery.Celery("celery_once", broker="redis://")  # default of CELERY_BROKER_URL
 sessions = []
 
 
@@ -23,7 +23,7 @@ def close_session(**_):
 
 @app.task
 def report(day):
-    """At most once: None if another worker makes this report, or has begun it within the last hour."""
+    """Runs at most once an hour. Returns None if another worker makes this report, or has begun it in the last hour."""
     return sessions[0].once(f"report {day}", hold_for=3600)(make_report)(day)
 
 
@@ -33,13 +33,13 @@ def make_report(day):
 
 @app.task(bind=True, acks_late=True, reject_on_worker_lost=True, max_retries=None)
 def bill(self, order):
-    """Exactly one row, although the worker is killed, or stopped for so long that the broker asks another one."""
+    """Writes exactly one row, even if the worker is killed, or is stopped until the broker sends the task again."""
     sessions[0].reopen()  # if it has ended
     try:
         with sessions[0].lock(f"bill {order}", wait=0) as hold, psycopg.connect(autocommit=True) as db:
             if db.execute("SELECT FROM bill WHERE number = %s", (order,)).fetchone() is not None:
                 return
-            text = make_bill(order)  # takes its time, and no transaction is open
+            text = make_bill(order)  # long work, without an open transaction
             with db.transaction():
                 hold.fence(db)  # raises LockLost if another worker may have the lock
                 db.execute("INSERT INTO bill (number, text) VALUES (%s, %s)", (order, text))

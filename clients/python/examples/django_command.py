@@ -1,4 +1,4 @@
-"""A management command that every replica starts, and one runs: put it into management/commands of an application."""
+"""A management command that all replicas start and one runs: put it into management/commands of an application."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ import lock_election
 
 
 class LockedCommand(BaseCommand):
-    """Runs on one machine at a time. If that machine dies, a waiting one takes over when the TTL expires."""
+    """A command that runs on one machine at a time. If that machine dies, a waiting one takes over after the TTL."""
 
     lock = "command"
 
@@ -29,7 +29,7 @@ class LockedCommand(BaseCommand):
 
     @contextlib.contextmanager
     def written_by(self, hold):
-        """A transaction whose writes are the holder's, or are not committed."""
+        """Runs the block in a fenced transaction, whose writes are committed only if the lock was still held."""
         with transaction.atomic():
             hold.fence(connection)
             yield
@@ -46,14 +46,14 @@ class Command(LockedCommand):
                 month = cursor.fetchone()
                 if month is None:
                     break
-                # what takes long comes here, where no transaction is open
+                # do long work here, without an open transaction
                 with self.written_by(hold):
                     cursor.execute("UPDATE month SET closed_by = %s WHERE id = %s", (hold.token, *month))
                 self.stdout.write(f"closed {month[0]}")
 
 
 def conninfo():
-    """Django's database, as psycopg wants it. A session has a connection of its own."""
+    """Returns the connection string of Django's database, for the session's own connection."""
     settings = connection.settings_dict
     parts = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD", "dbname": "NAME"}
     return make_conninfo("", **{key: settings[name] for key, name in parts.items() if settings[name]})

@@ -1,4 +1,4 @@
-"""Writes that only the holder of a lock makes: fenced.py [TTL]. A holder that comes late writes nothing."""
+"""Fenced writes: fenced.py [TTL]. A process that has lost its lock cannot commit a late write."""
 
 import sys
 

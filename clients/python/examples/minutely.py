@@ -1,4 +1,4 @@
-"""A job each minute, started in every replica, run by one of them: minutely.py [SECONDS]."""
+"""A job that runs once each minute, in one of all replicas: minutely.py [SECONDS]."""
 
 import sys
 import time
@@ -12,5 +12,5 @@ with lock_election.connect(ttl=min(30, interval / 2)) as session:
         time.sleep(interval - time.time() % interval)
         try:
             job()
-        except lock_election.Error as error:  # the server is away: the next minute
+        except lock_election.Error as error:  # the server is not available: try again in the next minute
             print(error, file=sys.stderr)

@@ -17,4 +17,4 @@ while True:
                             db.execute("UPDATE job SET done_at = now() WHERE id = %s AND done_at IS NULL", (id,))
             break
     except (lock_election.Error, psycopg.Error):
-        time.sleep(1)  # lost, or the server is away: begin again
+        time.sleep(1)  # the lock was lost, or the server is not available: start again

@@ -1,5 +1,5 @@
-// Command barrier is a member of a run that begins when all members are there, and ends when all have left: barrier RUN
-// MEMBERS MEMBER. Each line of its input is a step of the work. A member that dies has left when its TTL ends.
+// Command barrier is a member of a run that begins when all members have entered, and ends when all have left: barrier
+// RUN MEMBERS MEMBER. Each line of its input is a step of the work. A member that dies leaves when its TTL expires.
 package main
 
 import (
@@ -17,19 +17,20 @@ import (
 	"lock-election.invalid/lockelection"
 )
 
-// DoubleBarrier is the barrier of a run, whose name was never used before. A member that was killed can enter again.
+// DoubleBarrier is the barrier of one run. The name of the run must never have been used before. A killed member can
+// enter again.
 type DoubleBarrier struct {
 	Session          *lockelection.Session
-	Pool             *pgxpool.Pool // of the same database
+	Pool             *pgxpool.Pool // for the session's database
 	Run              string
-	Members          int // that must have entered before the run begins
+	Members          int // number of members that must have entered before the run begins
 	identity, member *lockelection.Hold
 }
 
-// Enter returns when enough members are there. The member's context ends when the others may have given it up. After an
-// error, close the session: until then the member counts.
+// Enter waits until enough members have entered. The returned context ends when the others may no longer wait for this
+// member. After an error, close the session, because this member may have entered.
 func (b *DoubleBarrier) Enter(ctx context.Context, name string) (member context.Context, err error) {
-	b.identity, err = b.Session.Lock(ctx, b.Run+", member "+name) // waits for the TTL of an earlier one
+	b.identity, err = b.Session.Lock(ctx, b.Run+", member "+name) // waits for the TTL of a killed process
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (b *DoubleBarrier) Enter(ctx context.Context, name string) (member context.
 	return member, nil
 }
 
-// Leave returns when all members have left.
+// Leave leaves, and waits until all members have left.
 func (b *DoubleBarrier) Leave(ctx context.Context) error {
 	if err := errors.Join(b.member.Unlock(ctx), b.identity.Unlock(ctx)); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (b *DoubleBarrier) isOpen(ctx context.Context) (open bool) {
 		err = b.Pool.QueryRow(ctx, "SELECT version > 0 FROM read_versioned($1)", b.Run).Scan(&open)
 	}
 	if err != nil {
-		log.Print(err) // the server may be away: Enter tries again
+		log.Print(err) // the server may be unavailable: Enter tries again
 	}
 	return open && err == nil
 }

@@ -1,4 +1,4 @@
-// Command fenced adds to a balance that it has read before. However late it is, it never overwrites a newer value.
+// Command fenced adds 1 to a balance that it has read before. Even if it is delayed, it never overwrites a newer value.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	must(0, pool.QueryRow(ctx, "SELECT balance FROM wallet WHERE id = 7").Scan(&balance))
 	time.Sleep(50 * time.Millisecond) // long work, or a stopped process
 	must(0, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if err := h.Fence(ctx, tx); err != nil { // lost: nothing is written
+		if err := h.Fence(ctx, tx); err != nil { // the lock is lost: nothing is written
 			return err
 		}
 		return tx.QueryRow(ctx, "UPDATE wallet SET balance = $1 WHERE id = 7 RETURNING 0", balance+1).Scan(new(int))

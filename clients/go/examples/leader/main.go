@@ -1,4 +1,4 @@
-// Command leader runs on every machine; one of them leads, and the next one when that dies, hangs or leaves.
+// Command leader runs on every machine. One of them leads; if it dies, hangs or stops, another one takes over.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command minutely runs on every machine; one of them at a time does the job, once a minute in all.
+// Command minutely runs on every machine. Once per period, one of them does the job: minutely PERIOD.
 package main
 
 import (
@@ -15,14 +15,14 @@ import (
 
 func main() {
 	ctx, every, pool := context.Background(), must(time.ParseDuration(os.Args[1])), must(pgxpool.New(context.Background(), ""))
-	for ; ; time.Sleep(time.Second) { // a lost session is followed by a new one
+	for ; ; time.Sleep(time.Second) { // after a lost session, opens a new one
 		s, err := lockelection.NewSession(ctx, pool, lockelection.WithTTL(3*time.Second))
 		for err == nil {
 			var h *lockelection.Hold
-			// a TTL of at least this, so that the name stays closed even if this process dies
+			// The TTL is at least as long as the period, so that the name stays closed even if this process dies.
 			if h, err = s.Lock(ctx, "minutely", lockelection.WithTTL(max(every, 3*time.Second))); err == nil {
 				err = pgx.BeginFunc(h.Context(), pool, func(tx pgx.Tx) error { return job(ctx, h, tx) })
-				h.Unlock(ctx, lockelection.HoldFor(every)) // closed from the grant on
+				h.Unlock(ctx, lockelection.HoldFor(every)) // the period counts from the grant
 			}
 		}
 		if log.Print(err); s != nil {
@@ -32,7 +32,7 @@ func main() {
 }
 
 func job(ctx context.Context, h *lockelection.Hold, tx pgx.Tx) error {
-	if err := h.Fence(ctx, tx); err != nil { // stopped for too long
+	if err := h.Fence(ctx, tx); err != nil { // the lock is lost, because this process was stopped
 		return err
 	}
 	_, err := tx.Exec(ctx, "INSERT INTO minutely VALUES (clock_timestamp())")

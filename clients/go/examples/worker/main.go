@@ -1,4 +1,4 @@
-// Command worker takes jobs of a table, some at a time, until none is open. Each is done once, whoever dies or hangs.
+// Command worker does the jobs of a table until none is open. Each job is done once, even if a worker dies or hangs.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command example has the same schedule on every machine: example locker|elector|cron PERIOD. Each second, or whatever the
-// period is, one of the machines runs the job.
+// Command example runs the same schedule on every machine: example locker|elector|cron PERIOD. In each period, one of
+// the machines runs the job.
 package main
 
 import (
@@ -44,14 +44,14 @@ func run(ctx context.Context, how string, period time.Duration) error {
 		}
 		c.Start()
 		<-ctx.Done()
-		<-c.Stop().Done() // the jobs that run have ended
+		<-c.Stop().Done() // waits for the running jobs
 		return nil
 	}
 	option := gocron.WithDistributedLocker(jobs.Locker(period * 4 / 5))
 	if how == "elector" {
 		campaign, resign := context.WithCancel(context.Background())
 		elector := schedulers.NewElector(campaign, s, "gocron", "me")
-		defer func() { // after the scheduler
+		defer func() { // runs after the scheduler has ended
 			resign()
 			<-elector.Done()
 		}()
@@ -66,7 +66,7 @@ func run(ctx context.Context, how string, period time.Duration) error {
 	}
 	scheduler.Start()
 	<-ctx.Done()
-	return scheduler.Shutdown() // waits for the jobs that run
+	return scheduler.Shutdown() // waits for the running jobs
 }
 
 func must[T any](answer T, err error) T {

@@ -1,7 +1,7 @@
 //go:generate go tool ent generate --feature sql/execquery ./ent/schema
 //go:build generated
 
-// Command ent adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+// Command ent adds each number that it reads to a balance. It cannot commit a write after its lock is lost.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	pool := must(pgxpool.New(ctx, "")) // PGHOST and the like
+	pool := must(pgxpool.New(ctx, "")) // uses PGHOST, ...
 	s := must(lockelection.NewSession(ctx, pool, lockelection.WithTTL(time.Minute)))
 	defer s.Close(ctx)
 	h := must(s.Lock(ctx, os.Args[1]))
@@ -41,7 +41,7 @@ func add(ctx context.Context, client *ent.Client, h *lockelection.Hold, amount i
 		return err
 	}
 	defer tx.Rollback()
-	if err := h.Fence(ctx, tx); err != nil { // ErrLost
+	if err := h.Fence(ctx, tx); err != nil { // ErrLost if the lock is lost
 		return err
 	}
 	if err := tx.Balance.UpdateOneID(1).AddAmount(amount).Exec(ctx); err != nil {

@@ -1,4 +1,4 @@
-// Command gorm adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+// Command gorm adds each number that it reads to a balance. It cannot commit a write after its lock is lost.
 package main
 
 import (
@@ -27,7 +27,7 @@ func (Balance) TableName() string { return "balance" }
 
 func main() {
 	ctx := context.Background()
-	pool := must(pgxpool.New(ctx, "")) // PGHOST and the like
+	pool := must(pgxpool.New(ctx, "")) // uses PGHOST, ...
 	s := must(lockelection.NewSession(ctx, pool, lockelection.WithTTL(time.Minute)))
 	defer s.Close(ctx)
 	h := must(s.Lock(ctx, os.Args[1]))
@@ -35,7 +35,7 @@ func main() {
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		err := db.Transaction(func(tx *gorm.DB) error {
-			if err := h.Fence(ctx, tx.Statement.ConnPool); err != nil { // ErrLost: rolled back
+			if err := h.Fence(ctx, tx.Statement.ConnPool); err != nil { // ErrLost if the lock is lost
 				return err
 			}
 			return tx.Model(&Balance{ID: 1}).Update("amount", gorm.Expr("amount + ?::int", lines.Text())).Error

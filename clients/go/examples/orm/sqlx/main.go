@@ -1,4 +1,4 @@
-// Command sqlx adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+// Command sqlx adds each number that it reads to a balance. It cannot commit a write after its lock is lost.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	pool := must(pgxpool.New(ctx, "")) // PGHOST and the like
+	pool := must(pgxpool.New(ctx, "")) // uses PGHOST, ...
 	s := must(lockelection.NewSession(ctx, pool, lockelection.WithTTL(time.Minute)))
 	defer s.Close(ctx)
 	h := must(s.Lock(ctx, os.Args[1]))
@@ -35,7 +35,7 @@ func add(ctx context.Context, db *sqlx.DB, h *lockelection.Hold, amount string) 
 		return err
 	}
 	defer tx.Rollback()
-	if err := h.Fence(ctx, tx); err != nil { // ErrLost
+	if err := h.Fence(ctx, tx); err != nil { // ErrLost if the lock is lost
 		return err
 	}
 	args := map[string]any{"amount": amount}
