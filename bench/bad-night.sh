@@ -1,9 +1,9 @@
 #!/bin/bash
-# Records a bad night in three throw-away clusters, with the queries of docs/monitoring once a second, and plots it for
-# docs/operation/watching.md: a holder that hangs, a herd, a failover. 4 minutes. What was recorded is in
-# bench/results/bad-night.
+# Records three incidents, each in a throw-away cluster: a holder that hangs, a herd of waiters, and a failover. Runs
+# the queries of docs/monitoring once a second, and plots their results for docs/operation/watching.md. Takes 4 minutes.
+# The recorded data are in bench/results/bad-night.
 #
-#   ONLY="hung-holder herd failover"    which
+#   ONLY="hung-holder herd failover"    the incidents to record
 #   PG_MAJOR                            PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then
@@ -23,25 +23,26 @@ SECONDS_EACH=60
 dir=$LE_RUN/work
 . test/lib/server.sh
 
-# One job after the other: each holds the lock for 5 ms.
+# A worker that runs one job after the other; each job holds the lock for 5 ms.
 cat >"$dir/jobs.sql" <<'SQL'
 SELECT acquire_lock('jobs', '5 s') AS t \gset
 \sleep 5 ms
 SELECT release_lock('jobs', :t);
 SQL
-# One of a herd.
+# A worker of the herd.
 cat >"$dir/herd.sql" <<'SQL'
 SELECT acquire_lock('report') AS t \gset
 \sleep 50 ms
 SELECT release_lock('report', :t);
 SQL
-# The leader says each second that it goes on; the others wait.
+# A candidate: the leader confirms its term each second, and the others wait.
 cat >"$dir/leader.sql" <<'SQL'
 SELECT campaign('scheduler', 'worker :client_id', ttl => '5 s', owner => 'worker :client_id');
 \sleep 1 s
 SQL
 
-# clients FILE ARGUMENT...: pgbench in the background, again whenever it ends, as clients do
+# clients FILE ARGUMENT...: runs pgbench in the background, and restarts it whenever it ends, like clients that
+# reconnect
 clients()
 {
 	local file=$1
@@ -57,7 +58,7 @@ at()
 	perl -MTime::HiRes=time,sleep -e 'my $left = $ARGV[0] + $ARGV[1] - time; sleep $left if $left > 0' "$begin" "$1"
 }
 
-# begin NAME: the recording of it starts
+# begin NAME: starts the recording of this incident
 begin()
 {
 	name=$1
@@ -78,7 +79,7 @@ end()
 	/usr/bin/python3 bench/plot.py night "$dir/$name.tsv" "$dir/$name.svg" "$name"
 }
 
-# From second 15 on a worker has the lock and does nothing; at 45 somebody ends it.
+# From second 15 on, a worker holds the lock and does nothing; at second 45, an operator releases the lock by force.
 hung_holder()
 {
 	server_start hung-holder ''
@@ -91,7 +92,7 @@ hung_holder()
 	end "$PGHOST/data"
 }
 
-# At second 15 the clocks of 300 workers strike.
+# At second 15, 300 workers start at the same time.
 herd()
 {
 	server_start herd 'max_connections = 400'
@@ -102,7 +103,7 @@ herd()
 	end "$PGHOST/data"
 }
 
-# At second 20 the primary dies; at 28 its standby is promoted.
+# At second 20 the primary dies; at second 28 its standby is promoted.
 failover()
 {
 	local primary standby

@@ -1,10 +1,11 @@
 #!/bin/bash
-# How many instructions the manager and a backend spend on a transaction of a fixed script with one client, counted by
-# callgrind: whatever else the machine does, and nearly the same each time. What the kernel does is not in it.
+# Counts, with callgrind, the instructions that the manager and a backend spend on one transaction of a fixed script
+# with one client. The count is nearly the same in each run, and independent of the load of the machine. It does not
+# include the kernel.
 #
-#   ONLY="pair each try renew select1"   which; each: 100 pairs in two calls
-#   FEW=200 MANY=1200               transactions of two runs, of which the difference counts; of each, a tenth
-#   FUNCTIONS=10                    so many of the most expensive functions are listed
+#   ONLY="pair each try renew select1"   the scripts; each: 100 pairs in two calls
+#   FEW=200 MANY=1200               transactions of two runs, whose difference is reported; a tenth of them for "each"
+#   FUNCTIONS=10                    how many of the most expensive functions are listed
 #   PG_MAJOR                        PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then
@@ -42,13 +43,14 @@ start()
 	pg_ctl -D "$PGHOST/data" -l "$SERVER_LOG" -w -s start
 }
 
-# Not a restart: that would start the program that callgrind runs, without it.
+# Stops the server. The scripts do not use "pg_ctl restart", which would start the server without callgrind.
 stop()
 {
 	pg_ctl -D "$PGHOST/data" -w -s stop
 }
 
-# run SCRIPT TRANSACTIONS: leaves "instructions function" of each in $dir/TRANSACTIONS.manager and $dir/TRANSACTIONS.backend
+# run SCRIPT TRANSACTIONS: writes lines "instructions function" to $dir/TRANSACTIONS.manager and
+# $dir/TRANSACTIONS.backend
 run()
 {
 	local token process
@@ -68,7 +70,7 @@ run()
 	rm "$dir"/callgrind.[0-9]*
 }
 
-# report PROCESS: what one transaction more costs, in all and by function
+# report PROCESS: prints the instructions of one transaction, in total and by function, from the difference of both runs
 report()
 {
 	perl -e '

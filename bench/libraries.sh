@@ -1,20 +1,20 @@
 #!/bin/bash
-# Libraries against libraries: what a program in Go, Python, JavaScript or Java gets of lock_election, of the same
-# functions called directly, of a table with a lock written by hand, and of other libraries with Redis (appendfsync
-# always) and etcd. Rounds alternate, and medians count; first on this machine's disk, then with flushes that take 1 ms
-# longer. Prints tables, and writes them with all figures to build/bench/libraries.
+# Compares libraries in Go, Python, JavaScript and Java: those of lock_election, direct calls of its functions, a lock
+# table written by hand, and other libraries with Redis (appendfsync always) and etcd. Systems alternate in each round,
+# and the results are medians: first on this machine's disk, then with flushes that take 1 ms longer. Prints tables, and
+# writes them with all figures to build/bench/libraries.
 #
-#   PEERS=install          installs missing servers and languages; without it they are skipped. Libraries are always
+#   PEERS=install          installs missing servers and languages; otherwise they are skipped. Libraries are always
 #                          downloaded, to build/cache
 #   LANGUAGES="go python node java"
 #   SYSTEMS="..."          lock_election direct; table redsync redislock etcd; redis-py, and names with -asyncio;
 #                          redis-semaphore; redisson
-#   WORKLOADS="..."        own/WORKERS: each worker a name of its own; hot/WORKERS: all the same; processes/N: N processes
-#                          with a worker each, all the same name
-#   ENGINE=portable        lock_election is the portable edition, not the C extension
-#   FLUSHES="0 1000"       by how many microseconds flushes are longer
-#   ROUNDS=3 DURATION=2    and the seconds of each measurement
-#   TMPDIR                 where the data lie; a file system in memory would measure no flushes
+#   WORKLOADS="..."        own/WORKERS: each worker has its own name; hot/WORKERS: all workers use the same name;
+#                          processes/N: N processes with one worker each, all with the same name
+#   ENGINE=portable        measures the portable edition instead of the C extension
+#   FLUSHES="0 1000"       microseconds by which flushes are made longer
+#   ROUNDS=3 DURATION=2    number of rounds, and seconds of each measurement
+#   TMPDIR                 directory of the data; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
 LANGUAGES=${LANGUAGES:-go python node java}
@@ -56,13 +56,13 @@ get_node()
 			--cache "$LE_ROOT/build/cache/npm" --prefix "$1"
 }
 
-# With the client compiled among the packages that the program uses.
+# Compiles the Node library, and links it into the packages that the program uses.
 build_node()
 {
 	local dir=$LE_TMP/peers/node
 	PEERS=install peer node bench/libraries/node/package.json &&
 		cp -r clients/node "$dir/lock-election" &&
-		ln -s "$PWD/sql" "$LE_TMP/peers/sql" && # which it finds as in the source tree
+		ln -s "$PWD/sql" "$LE_TMP/peers/sql" && # at the same relative path as in the source tree
 		node "$dir/lock-election/scripts/script.mjs" &&
 		"$dir/node_modules/.bin/tsc" -p "$dir/lock-election" &&
 		ln -s ../lock-election "$dir/node_modules" &&
@@ -126,7 +126,7 @@ server_of()
 	esac
 }
 
-# Is the system one of the language's, and are its program and its server here?
+# Succeeds if the language has this system, and its program and its server are installed.
 takes_part()
 {
 	case $1/$2 in
@@ -154,7 +154,8 @@ program()
 	esac
 }
 
-# One line: pairs a second, p50, p99, client's and server's time for a pair. Of several processes the sum, and the medians.
+# Prints one line: pairs/s, p50, p99, and the processor time of client and server for a pair. For several processes,
+# adds up the pairs, and prints the median of p50, the maximum of p99, and the times for a pair of all processes.
 measure()
 {
 	local language=$1 system=$2 workload=$3 n=${3#*/} i

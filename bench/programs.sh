@@ -1,4 +1,4 @@
-# Which systems take part, and how their client programs are built and called.
+# Selects the systems that take part, and builds and calls their client programs.
 
 java_classpath="$dir/bin:$PEERS_DIR/zookeeper/*"
 
@@ -8,7 +8,7 @@ build_postgres()
 		-L"$(pg_config --libdir)" -lpq -lpthread
 }
 
-# need PACKAGE FILE-OR-COMMAND: if it is not there, the package is added to "missing"
+# need PACKAGE FILE-OR-COMMAND: adds the package to "missing" if the file or command does not exist
 need()
 {
 	[ -e "$2" ] || command -v "$2" >/dev/null || missing+=" $1"
@@ -43,7 +43,7 @@ build_valkey()
 	build_redis_client
 }
 
-# Its client is built where it is installed.
+# packages.sh has already built the client, when it installed etcd.
 build_etcd()
 {
 	need etcd "$PEERS_DIR/etcd/client"
@@ -67,7 +67,8 @@ server_of()
 	esac
 }
 
-# Leaves in "systems" those that can run, in "servers" their servers, in "skipped" the others, and why in "why_skipped".
+# Sets "systems" to the systems that can run, "servers" to their servers, "skipped" to the other systems, and
+# "why_skipped" to the reasons.
 choose_systems()
 {
 	local s server missing
@@ -96,7 +97,7 @@ choose_systems()
 	done
 }
 
-# The portable edition has a database of its own beside each: both editions in one are refused.
+# Prints the database for a system. The portable edition needs its own, because a database cannot have both editions.
 database_of()
 {
 	case $1 in
@@ -105,7 +106,8 @@ database_of()
 	esac
 }
 
-# client SYSTEM WORKLOAD CLIENTS SECONDS ...: becomes the system's program, so it has to be called in the background
+# client SYSTEM WORKLOAD CLIENTS SECONDS ...: executes the system's program instead of this shell, so call it in the
+# background
 client()
 {
 	local system=$1

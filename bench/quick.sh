@@ -1,25 +1,26 @@
 #!/bin/bash
-# The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
-# make bench measures most of (a), (b), (c), (d) and (i) too, beside the peers; the others are only here.
+# Measures the figures that the design promises, in a throw-away cluster with fsync on. Both values of a ratio come from
+# the same run. "make bench" also measures most of (a), (b), (c), (d) and (i), together with the peers; the other
+# sections are only here.
 #
-#   SECTIONS="a b c d e f g h i j k l m" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
-#                          beside a held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long
-#                          queue, (g) very many leases, (h) many locks at once, (i) leaders that die or
-#                          resign, (j) advisory locks against PostgreSQL's own functions, (k) an election with very
-#                          many observers, in a cluster of its own, (l) many locks in one call, each for itself,
-#                          against single calls, and a table with statements for as many rows, (m) the portable edition
-#                          against a table lock
-#   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
-#   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
-#   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
-#   HELD=1000000           (e) how many locks are held
-#   QUEUED=10000           (f) how many wait for one lock
-#   LEASES=100000          (g) how many are kept alive
-#   NAMES=100              (h) (l) how many at once
-#   LEADERS=100            (i) how many die; they take a second and a half each
-#   OBSERVERS=1000         (k) how many listen
-#   PORTABLE_HELD=100000   (m) how many locks are held
-#   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
+#   SECTIONS="a b c d e f g h i j k l m" the sections: (a) random names, compared with a lock table; (b) one hot lock;
+#                          (c) the hot lock while a snapshot is held; (d) renewals, compared with SELECT 1; (e) very
+#                          many held locks; (f) a long queue; (g) very many leases; (h) many locks acquired together;
+#                          (i) leaders that die or resign; (j) advisory locks, compared with PostgreSQL's own functions;
+#                          (k) an election with very many observers, in a separate cluster; (l) many independent locks
+#                          in one call, compared with single calls, and with statements for as many rows of a table; (m)
+#                          the portable edition, compared with a lock table
+#   ROUNDS=5 DURATION=5    number of alternating rounds, whose medians are the results, and seconds of each measurement
+#   SNAPSHOT_SECONDS=60    (c) seconds for which the snapshot is held
+#   RESTART_DEAD=1         (c) also measures a restart of the manager with DEAD_ROWS=10000000 dead row versions
+#   HELD=1000000           (e) number of held locks
+#   QUEUED=10000           (f) number of waiters of one lock
+#   LEASES=100000          (g) number of leases
+#   NAMES=100              (h) (l) number of locks in one call
+#   LEADERS=100            (i) number of leaders that die; each takes 1.5 s
+#   OBSERVERS=1000         (k) number of observers
+#   PORTABLE_HELD=100000   (m) number of held locks
+#   TMPDIR                 directory of the cluster; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then
@@ -57,7 +58,7 @@ sql()
 	psql -XAtq -v ON_ERROR_STOP=1 -c "$@"
 }
 
-# bench CLIENTS SCRIPT [pgbench options]: transactions per second
+# bench CLIENTS SCRIPT [pgbench options]: prints the transactions per second
 bench()
 {
 	local clients=$1 script=$2
@@ -69,7 +70,7 @@ bench()
 	sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$dir/pgbench.out"
 }
 
-# measure KEY CLIENTS SCRIPT ...: the same, kept under KEY
+# measure KEY CLIENTS SCRIPT ...: runs bench, and adds its result to the rates of KEY
 measure()
 {
 	local key=$1 rate
@@ -84,7 +85,7 @@ median()
 	printf '%s\n' ${rates[$1]} | sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
 }
 
-# figure TEXT VALUE BASE-TEXT BASE RATIO WANTED: one line of the table, collected for the end
+# figure TEXT VALUE BASE-TEXT BASE RATIO WANTED: adds a line to the table that is printed at the end
 figure()
 {
 	awk -v t="$1" -v v="$2" -v bt="$3" -v b="$4" -v r="$5" -v op="${6%% *}" -v w="${6##* }" 'BEGIN {
@@ -103,7 +104,7 @@ section()
 	echo "-- $*" >&2
 }
 
-# --- (a) random names, against a lock written by hand ---------------------------------------------------------------
+# --- (a) random names, compared with a lock table -------------------------------------------------------------------
 
 section_a()
 {
@@ -137,7 +138,7 @@ section_b()
 		"$(ratio "$(median "hot lock")" "$(median "random beside hot")")" ">= 0.4"
 }
 
-# --- (c) the hot lock beside a held snapshot ------------------------------------------------------------------------
+# --- (c) the hot lock while a snapshot is held ----------------------------------------------------------------------
 
 hold_snapshot()
 {
@@ -155,7 +156,7 @@ release_snapshot()
 	wait "$snapshot" || true
 }
 
-# The mean rate of the seconds after FROM up to TO of a pgbench that reports every second.
+# mean_rate FROM TO: prints the mean rate after second FROM up to second TO of a pgbench that reports every second
 mean_rate()
 {
 	awk -v from="$1" -v to="$2" '$1 == "progress:" && $2 > from + 0.5 && $2 < to + 0.5 { s += $4; n++ }
@@ -225,7 +226,7 @@ section_d()
 
 # --- (e) very many held locks ---------------------------------------------------------------------------------------
 
-# fill DATABASE COUNT: holds COUNT locks; their durability is not what is measured
+# fill DATABASE COUNT: acquires COUNT locks, without flushes, because their durability is not measured
 fill()
 {
 	local batch=5000 per_client=$(($2 / FILL_CLIENTS))
@@ -247,7 +248,7 @@ section_e()
 	fill many "$HELD"
 	held=$(PGDATABASE=many sql 'SELECT count(*) FROM lock_election.locks')
 	memory=$(PGDATABASE=many sql 'SELECT memory FROM lock_election.manager')
-	# A rate or a size per lock means nothing when the locks are not held.
+	# The rates and the size per lock are meaningless if the locks are not held.
 	[ "$held" -ge $((HELD * 9 / 10)) ] || { echo "only $held of $HELD locks are held" >&2; return 1; }
 	few_memory=$(PGDATABASE=few sql 'SELECT memory FROM lock_election.manager')
 	awk '/VmRSS|RssAnon/ { print "   manager " $1, $2, $3 }' "/proc/$(PGDATABASE=many sql 'SELECT pid FROM lock_election.manager')/status" >&2
@@ -264,7 +265,7 @@ section_e()
 
 # --- (f) a long queue -----------------------------------------------------------------------------------------------
 
-# queue COUNT: microseconds of a hand-off
+# queue COUNT: prints the microseconds of a hand-off with COUNT entries in the queue
 queue()
 {
 	psql -XAtq -v ON_ERROR_STOP=1 -v queued="$1" -v hand_offs=$HAND_OFFS -f bench/queue.sql
@@ -309,16 +310,16 @@ section_g()
 		measure "keep_alive" 8 keep-alive -D first="$first" -D leases=$leases
 		measure "SELECT 1 beside leases" 8 select1
 	done
-	# A keep-alive that finds no lease is no keep-alive.
+	# Without a living lease, keep_alive would measure something else.
 	held=$(sql "SELECT count(*) FROM lock_election.leases WHERE lease BETWEEN $first AND $first + $leases - 1")
 	[ "$held" = $leases ] || { echo "only $held of $leases leases are alive" >&2; return 1; }
 	figure "keep_alive of $leases leases, /s" "$(median keep_alive)" "SELECT 1, /s" "$(median "SELECT 1 beside leases")" \
 		"$(ratio "$(median keep_alive)" "$(median "SELECT 1 beside leases")")" ">= 0.45"
 }
 
-# --- (h) many locks at once -----------------------------------------------------------------------------------------
+# --- (h) many locks acquired together -------------------------------------------------------------------------------
 
-# In both a lease releases them all.
+# In both scripts, the revocation of a lease releases all locks.
 section_h()
 {
 	local i
@@ -345,7 +346,7 @@ section_h()
 
 # --- (i) leaders that die or resign ---------------------------------------------------------------------------------
 
-# column FILE COLUMN P: the value below which P percent are
+# column FILE COLUMN P: prints the P-th percentile of the column
 column()
 {
 	awk -v c="$2" '{ print $c }' "$1" | sort -n | awk -v p="$3" '{ v[NR] = $1 } END { n = int((NR * p + 99) / 100); if (n < 1) n = 1; print v[n] }'
@@ -388,7 +389,7 @@ section_j()
 
 # --- (k) an election with observers ---------------------------------------------------------------------------------
 
-# In a subshell: the other sections go on with their own cluster.
+# Runs in a subshell, so that the other sections continue to use their cluster.
 section_k()
 (
 	section "(k) $RESIGNATIONS hand-offs of an election without and with $OBSERVERS observers, by turns"
@@ -403,7 +404,7 @@ section_k()
 		"$OBSERVERS" "$(column "$dir/observed" 3 50)" "$(column "$dir/observed" 3 99)" >&2
 )
 
-# --- (l) many locks in one call, each for itself --------------------------------------------------------------------
+# --- (l) many independent locks in one call -------------------------------------------------------------------------
 
 section_l()
 {
@@ -437,7 +438,7 @@ section_l()
 
 # --- (m) the portable edition ---------------------------------------------------------------------------------------
 
-# Both flush each acquire and each release: the functions that people call in SQL never lower synchronous_commit.
+# Both systems flush each acquire and each release: the portable edition's SQL functions never lower synchronous_commit.
 section_m()
 {
 	local i c held PGDATABASE=portable
@@ -469,7 +470,7 @@ section_m()
 		"$(ratio "$(median "portable, many held")" "$(median "portable, 8 clients")")" ">= 0.8"
 }
 
-# One role holds a million locks, and everything.
+# No limits, because one role holds up to a million locks.
 server_conf="shared_buffers = 256MB
 	lock_election.max_locks_per_role = 0
 	lock_election.max_leases_per_role = 0

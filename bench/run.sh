@@ -1,22 +1,22 @@
 #!/bin/bash
-# This extension and its peers side by side: every round goes through all systems, so that what the machine does
-# meanwhile meets all of them alike. Writes results.md, results.csv and plots (SVG) to bench/results, with FLUSH_US to a folder
-# beneath; with QUICK, SYSTEMS or WORKLOADS to build/bench.
+# Compares this extension with its peers. Every round measures all systems, so that other load on the machine affects
+# all of them alike. Writes results.md, results.csv and plots (SVG) to bench/results, or with FLUSH_US to a folder in
+# it; with QUICK, SYSTEMS or WORKLOADS, writes to build/bench.
 #
-#   PEERS=install          installs what is missing for the peers, see packages.sh; without it they are skipped
+#   PEERS=install          installs missing packages of the peers, see packages.sh; otherwise these peers are skipped
 #   SYSTEMS="..."          lock_election lock_election-async portable table advisory select1 etcd zookeeper redis valkey
 #                          redis-everysec redis-memory
 #   WORKLOADS="..."        pairs each hot try renew crash resign queue snapshot databases busy held
-#   FLUSH_US=1000          each server's flushes take so many microseconds longer, as on a disk in a cloud
-#   ROUNDS=5 DURATION=3    rounds, of which the medians count, and the seconds of each measurement
-#   WARMUP=0.5             seconds before each that do not count; JAVA_WARMUP=1 for ZooKeeper's client
-#   NAMES=1000000          random names
-#   QUEUED=10000           candidates in the long queue; what can be slow is cut short after QUEUE_SECONDS=10
-#   HELD=1000000           locks that are held
-#   FILL_SECONDS=60        after which no more are taken
-#   SNAPSHOT_SECONDS=10    how long an unrelated transaction is open
-#   QUICK=1                1 round of 1 s, and less of everything, to see that it works
-#   TMPDIR                 where the data lie; a file system in memory would measure no flushes
+#   FLUSH_US=1000          microseconds by which each server's flushes are made longer, as on a disk in a cloud
+#   ROUNDS=5 DURATION=3    number of rounds, whose medians are the results, and seconds of each measurement
+#   WARMUP=0.5             seconds before each measurement that do not count; JAVA_WARMUP=1 for ZooKeeper's client
+#   NAMES=1000000          number of random names
+#   QUEUED=10000           candidates in the long queue; fewer if entering them takes longer than QUEUE_SECONDS=10
+#   HELD=1000000           number of held locks
+#   FILL_SECONDS=60        seconds after which no more locks are acquired
+#   SNAPSHOT_SECONDS=10    seconds for which an unrelated transaction is open
+#   QUICK=1                1 round of 1 s with smaller numbers, to test the scripts
+#   TMPDIR                 directory of the data; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then
@@ -26,12 +26,12 @@ if [ -z "${LE_RUN:-}" ]; then
 	bench_packages
 	rc=0
 	le_run bench/run.sh || rc=$?
-	# what is not the whole does not take the place of what is published
+	# A partial run must not replace the published results.
 	out=bench/results${FLUSH_US:+/flush-$FLUSH_US}
 	[ -z "${QUICK:-}${WORKLOADS:-}${SYSTEMS:-}" ] || out=build/bench
 	if [ -e "$LE_TMP/work/bench/results/results.csv" ]; then
 		mkdir -p "$LE_ROOT/$out"
-		# what make bench-scaling has written stays
+		# Keep the files of "make bench-scaling".
 		rm -f "$LE_ROOT/$out"/{results.*,failover-*,hand-off-*,pairs.svg,snapshot.svg}
 		cp "$LE_TMP"/work/bench/results/*.* "$LE_ROOT/$out/"
 		le_say "written: $out"

@@ -1,12 +1,13 @@
 #!/bin/bash
-# How one server carries more clients, names, holders and databases, and what several servers bring: the plots, to
-# bench/results, and the tables of docs/operation/scaling.md. Each section replaces its own, so that they can be run one at a time.
+# Measures how the rates of one server change with more clients, names, holders and databases, and the rates of several
+# servers. Writes plots and tables for docs/operation/scaling.md to bench/results. Each section replaces only its own
+# figures, so that sections can be run one at a time.
 #
-#   SECTIONS="clients names holders shared databases clusters"      which; see section_* below
-#   ROUNDS=3 DURATION=5    rounds, of which the medians count, and the seconds of each measurement
+#   SECTIONS="clients names holders shared databases clusters"      the sections; see section_* below
+#   ROUNDS=3 DURATION=5    number of rounds, whose medians are the results, and seconds of each measurement
 #   CLIENTS="1 2 4 ...", NAMES, HOLDERS, SHARED, DATABASES, CLUSTERS="..."      the points of each curve
-#   FLUSH_US=1000          (clusters) so much longer takes each flush in the second half, as on a disk in a cloud
-#   TMPDIR                 where the clusters lie; a file system in memory would measure no flushes
+#   FLUSH_US=1000          (clusters) microseconds by which each flush is made longer in the second half
+#   TMPDIR                 directory of the clusters; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then
@@ -43,7 +44,7 @@ touch "$results/all"
 read -r load _ </proc/loadavg
 . test/lib/server.sh
 
-# One role holds a million locks, and everything.
+# No limits, because one role holds up to a million locks.
 server_conf="shared_buffers = 256MB
 	max_connections = 320
 	max_worker_processes = 40
@@ -63,14 +64,14 @@ section()
 	echo "-- $*" >&2
 }
 
-# note SERIES X Y
+# note SERIES X Y: records one point of a curve
 note()
 {
 	printf '%s\t%s\t%s\t%s\n' "$section" "$1" "$2" "$3" >>"$results/new"
 	printf '   %-44s %12s %14.1f\n' "$1" "$2" "$3" >&2
 }
 
-# bench CLIENTS SCRIPT [pgbench options]: transactions per second
+# bench CLIENTS SCRIPT [pgbench options]: prints the transactions per second
 bench()
 {
 	local clients=$1 script=$2 log
@@ -82,7 +83,7 @@ bench()
 	rm "$log"
 }
 
-# together COUNT COMMAND...: COMMAND 1, COMMAND 2, ... at the same time; the sum of their rates
+# together COUNT COMMAND...: runs COMMAND 1, COMMAND 2, ... at the same time, and prints the sum of their rates
 together()
 {
 	local n=$1 i pids=()
@@ -127,7 +128,7 @@ section_names()
 	done
 }
 
-# fill COUNT: holds COUNT locks; their durability is not what is measured
+# fill COUNT: acquires COUNT locks, without flushes, because their durability is not measured
 fill()
 {
 	local per_client=$(($1 / FILL_CLIENTS)) batch=2500
@@ -137,7 +138,7 @@ fill()
 		{ tail -n 20 "$dir/pgbench.out" "$SERVER_LOG" >&2; return 1; }
 }
 
-# Milliseconds until a lock is granted after the manager was ended.
+# Terminates the manager, and prints the milliseconds until a lock is granted again.
 restart()
 {
 	local old start
@@ -151,7 +152,7 @@ restart()
 	echo $(((${EPOCHREALTIME/./} - start) / 1000))
 }
 
-# A database for each point, because what is held is not taken back in a moment.
+# Uses a new database for each point, because releasing all held locks takes longer than dropping the database.
 section_holders()
 {
 	local n i
@@ -172,7 +173,7 @@ section_holders()
 	done
 }
 
-# One name with so many shared holders already.
+# Measures one name that already has many shared holders.
 section_shared()
 {
 	local n i held=0
@@ -195,13 +196,13 @@ in_database()
 	PGDATABASE=d$2 bench "$1" bench/random.sql
 }
 
-# The same clients, spread over so many databases.
+# Measures the same number of clients, spread over more and more databases.
 section_databases()
 {
 	local n i c
 	section databases
 	for n in $DATABASES; do
-		# the databases stay, and so do their managers: what an idle one costs is measured as well
+		# Keep the databases of earlier points, so that the cost of their idle managers is measured, too.
 		for ((i = 1; i <= n; i++)); do
 			[ -z "$(sql "SELECT 1 FROM pg_database WHERE datname = 'd$i'")" ] || continue
 			sql "CREATE DATABASE d$i"
@@ -224,7 +225,7 @@ in_cluster()
 	PGHOST=$LE_RUN/work/cluster$2 PGPORT=${ports[$2]} bench "$1" bench/random.sql
 }
 
-# Clusters of their own, on this one machine: they share its processors, and each has its own flushes.
+# clusters DELAY TITLE: measures several clusters on this machine. They share its processors, but flush independently.
 clusters()
 (
 	local most n i delay=$1 title=$2
@@ -261,7 +262,7 @@ section_clusters()
 
 # --- tables and plots -----------------------------------------------------------------------------------------------
 
-# The median of the rounds: section, series, x, median, lowest, highest.
+# Prints the medians of the rounds, as lines of section, series, x, median, minimum, maximum.
 medians()
 {
 	sort -t"$(printf '\t')" -k1,1 -k2,2 -k3,3g -k4,4g "$results/scaling.tsv" | awk -F'\t' '
@@ -270,7 +271,7 @@ medians()
 		END { out() }'
 }
 
-# One table for each section, after its name: a line for each x, a column for each series.
+# Prints a table for each section, with a line for each x and a column for each series.
 tables()
 {
 	awk -F'\t' '

@@ -1,7 +1,7 @@
-# The servers of the benchmark: throw-away instances in $dir, each with its default settings and with its changes on disk
-# before they are answered. All listen on 127.0.0.1, for a local socket is not to be had with all of them.
+# The servers of the benchmark: throw-away instances in $dir, with their default settings. Each flushes a change to disk
+# before it replies. All listen on 127.0.0.1, because not all of them support local sockets.
 #
-#   start_SERVER    afterwards its programs find it; stop_servers ends them all
+#   start_SERVER    starts a server, and sets the variables by which its programs find it; stop_servers stops all
 
 declare -A server_pid redis_port
 TABLE_LOCK='CREATE TABLE table_lock (name text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)'
@@ -11,7 +11,7 @@ free_port()
 	perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
 }
 
-# until SECONDS PID COMMAND...: waits until COMMAND succeeds
+# until_up SECONDS PID COMMAND...: waits until COMMAND succeeds; fails after SECONDS, or if the process has ended
 until_up()
 {
 	local seconds=$1 pid=$2 i
@@ -37,14 +37,14 @@ build_slow_flush()
 	truncate -s 8 "$dir/flushes"
 }
 
-# Leaves in "slow" what begins the command of a server whose flushes are to be longer.
+# Sets "slow" to the prefix for the command of a server that makes its flushes longer.
 slow_flush()
 {
 	slow=()
 	[ -z "$FLUSH_US" ] || slow=(env LD_PRELOAD="$dir/bin/slow-flush.so" FLUSH_US="$FLUSH_US" FLUSH_COUNT="$dir/flushes")
 }
 
-# Go calls the kernel without the C library: strace waits for it.
+# Does the same for programs in Go, which call the kernel without the C library: strace delays their flushes.
 slow_flush_of_go()
 {
 	slow=()
@@ -52,7 +52,7 @@ slow_flush_of_go()
 		-e inject=fsync,fdatasync:delay_exit="$FLUSH_US" -o "$dir/etcd.flushes")
 }
 
-# How many flushes of SYSTEM's server have been made longer.
+# longer_flushes SYSTEM: prints how many flushes of the system's server were made longer
 longer_flushes()
 {
 	case $1 in
@@ -61,7 +61,7 @@ longer_flushes()
 	esac
 }
 
-# launch NAME COMMAND...: in the background, its output in $dir/NAME.log
+# launch NAME COMMAND...: runs the command in the background, with its output in $dir/NAME.log
 launch()
 {
 	local name=$1
@@ -77,7 +77,7 @@ up_or_fail()
 	until_up 60 "${server_pid[$name]}" "$@" || { tail -n 20 "$dir/$name.log" >&2; echo "$name did not start" >&2; return 1; }
 }
 
-# install_portable DATABASE: a new database with the portable edition, and a table by hand beside it
+# install_portable DATABASE: creates a database with the portable edition, and a lock table
 install_portable()
 {
 	PGDATABASE=postgres psql -Xqc "CREATE DATABASE \"$1\""
@@ -85,7 +85,7 @@ install_portable()
 	PGDATABASE=$1 psql -Xq -v ON_ERROR_STOP=1 -c "$TABLE_LOCK" -c "SELECT lock_election.configure('max_waiters_per_lock', '0')" -c "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
 }
 
-# The first start is without a network: the password comes before the port. It is md5, because SCRAM takes long enough to
+# Starts PostgreSQL first without a network, to set the password before the port is open. Uses md5, because SCRAM would
 # delay the start of a hundred connections by a second.
 start_postgres()
 {
@@ -114,7 +114,7 @@ start_postgres()
 	install_portable portable
 }
 
-# start_redis_with PROGRAM NAME LINES: an instance with these lines of configuration
+# start_redis_with PROGRAM NAME LINES: starts an instance with these lines of configuration
 start_redis_with()
 {
 	local program=$1 name=$2 port
@@ -158,7 +158,7 @@ start_valkey()
 		appendfsync always"
 }
 
-# Room for a million locks: its limit for the size of the database is 2 GB by default.
+# Raises etcd's limit for the size of the database, which is 2 GB by default, so that a million locks fit.
 start_etcd()
 {
 	local port peer
@@ -208,31 +208,31 @@ stop_servers()
 	server_pid=()
 }
 
-# Memory of its own, in bytes: what is not files and not shared.
+# anonymous_memory PID: prints the private memory of the process in bytes, without files and shared memory
 anonymous_memory()
 {
 	awk '/^RssAnon/ { printf "%.0f\n", $2 * 1024 }' "/proc/$1/status"
 }
 
-# --- what the figures are of ----------------------------------------------------------------------------------------
+# --- description of the measured systems ----------------------------------------------------------------------------
 
-# The version of a jar of ZooKeeper's class path.
+# jar_version NAME: prints the version of a jar in ZooKeeper's class path
 jar_version()
 {
 	(cd "$PEERS_DIR/zookeeper" && ls "$1"-[0-9]*.jar | sed "s/^$1-//; s/\.jar$//")
 }
 
-# What a server of Redis' kind says of itself: "7.0.15".
+# redis_version PROGRAM: prints the version of Redis or Valkey, such as 7.0.15
 redis_version()
 {
 	"$1" --version | sed 's/.* v=\([^ ]*\).*/\1/'
 }
 
-# Lines of "key: value".
+# Prints the description as lines of "key: value".
 describe()
 {
 	local flush
-	# in place, as in a log that is written again: the first pass makes the file
+	# Overwrite a file in place, like a WAL segment that is reused. The first command creates the file.
 	dd if=/dev/zero of="$dir/flushed" bs=8k count=300 2>/dev/null
 	flush=$(LC_ALL=C dd if=/dev/zero of="$dir/flushed" bs=8k count=300 conv=notrunc oflag=dsync 2>&1 | awk -F ', ' '/copied/ { printf "%.0f", $3 / 300 * 1e6 }')
 	echo "machine: $(nproc) processors ($(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)), $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), Linux $(uname -r | cut -d- -f1), $(stat -f -c %T "$dir"); a write of 8 kB with its flush takes $flush us"

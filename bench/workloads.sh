@@ -1,4 +1,4 @@
-# The workloads: each goes round by round through the systems that take part, and adds lines to results.csv.
+# The workloads. In each round, a workload measures all systems that take part, and adds lines to results.csv.
 
 PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
 EACH_CLIENTS=${EACH_CLIENTS:-1 4 8}
@@ -6,10 +6,10 @@ EXTRA_CLIENTS=${EXTRA_CLIENTS:-8 32}
 HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
 DATABASES="1 2 3 4"
 CLIENTS=8
-QUEUE_CLIENTS=64 # who enter it at the same time, then two hand it on
-LIMIT_SECONDS=90 # beyond its duration, then a program has hung
+QUEUE_CLIENTS=64 # clients that enter the queue at the same time; then two of them hand off the lock
+LIMIT_SECONDS=90 # seconds beyond its duration after which a program is killed, because it hangs
 
-# among SYSTEM...: those of them that are asked for, beginning with another one each round
+# among SYSTEM...: prints the systems that are in SYSTEMS, beginning with a different one in each round
 among()
 {
 	local s all=() n
@@ -22,13 +22,14 @@ among()
 	done
 }
 
-# value KEY LINE
+# value KEY LINE: prints the value of KEY in a line of KEY=VALUE
 value()
 {
 	sed -n "s/.*\b$1=\([^ ]*\).*/\1/p" <<<"$2"
 }
 
-# record WORKLOAD SYSTEM CLIENTS LINE: a line of figures to results.csv; what is no column goes into the last one
+# record WORKLOAD SYSTEM CLIENTS LINE: adds a line of figures to results.csv; keys without a column go into the last
+# column
 record()
 {
 	local extra
@@ -40,7 +41,7 @@ record()
 		"$(value p99 "$4")" "$extra" >&2
 }
 
-# True if SYSTEM cannot take part, which a line of results.csv says.
+# is_skipped WORKLOAD SYSTEM CLIENTS: succeeds if SYSTEM cannot take part, and then notes that in results.csv
 is_skipped()
 {
 	case " $skipped " in *" $2 "*) ;; *) return 1 ;; esac
@@ -52,7 +53,8 @@ failed()
 	echo "$1, $2, $3 clients, round $round: $(grep -m 1 . "$dir/client.err" || true)" | tee -a "$results/failures" >&2
 }
 
-# program SYSTEM WORKLOAD CLIENTS SECONDS ...: leaves the line in $line; false: it has failed
+# program SYSTEM WORKLOAD CLIENTS SECONDS ...: sets $line to the output of the client program; fails if the program
+# fails
 program()
 {
 	local start=$SECONDS pid
@@ -74,7 +76,7 @@ measure()
 	local workload=$1 system=$2 clients=$3 line before after longer WARMUP=$WARMUP
 	! is_skipped "$@" || return 0
 	shift 3
-	# Java's code is compiled while it runs
+	# Java compiles its code while it runs.
 	[ "$system" != zookeeper ] || WARMUP=$JAVA_WARMUP
 	before=$(wal_position "$system")
 	[ -z "$FLUSH_US" ] || longer=$(longer_flushes "$system")
@@ -91,7 +93,7 @@ measure()
 	fi
 }
 
-# With FLUSH_US: does this system flush anything in this workload?
+# is_flushed WORKLOAD SYSTEM: succeeds if FLUSH_US is set, and this system must flush in this workload
 is_flushed()
 {
 	[ -n "$FLUSH_US" ] || return 1
@@ -104,7 +106,7 @@ sql()
 	psql -XAtq -v ON_ERROR_STOP=1 -c "$@"
 }
 
-# In bytes, where there is a WAL to speak of.
+# wal_position SYSTEM: prints the WAL position in bytes, or nothing if the system writes no WAL worth measuring
 wal_position()
 {
 	case $1 in
@@ -117,7 +119,7 @@ section()
 	echo "-- $*, after $((SECONDS / 60)) min" >&2
 }
 
-# Those that are not durable are there for scale, at some numbers of clients only.
+# extra_systems CLIENTS: prints the systems that are not durable, which are measured only for some numbers of clients
 extra_systems()
 {
 	case " $EXTRA_CLIENTS " in *" $1 "*) echo lock_election-async advisory select1 redis-everysec redis-memory ;; esac
@@ -136,7 +138,7 @@ workload_pairs()
 	done
 }
 
-# Beside them the same clients with a call a name.
+# Also measures the same clients with one call per name, for comparison.
 workload_each()
 {
 	local c s
@@ -166,7 +168,7 @@ workload_hot()
 	done
 }
 
-# measure_rounds WORKLOAD CLIENTS "SYSTEM ..." [as measure]
+# measure_rounds WORKLOAD CLIENTS "SYSTEM ..." [more arguments of measure]: measures the systems in all rounds
 measure_rounds()
 {
 	local s
@@ -214,7 +216,7 @@ workload_queue()
 	done
 }
 
-# The transaction begins after $BEFORE_SECONDS of the measured time and lasts to its end.
+# The unrelated transaction begins after $BEFORE_SECONDS of the measured time, and lasts until its end.
 workload_snapshot()
 {
 	local s w snapshot DURATION=$((BEFORE_SECONDS + SNAPSHOT_SECONDS))
@@ -234,7 +236,7 @@ workload_snapshot()
 	done
 }
 
-# The same clients, spread over more databases, each with a manager of its own.
+# Measures the same number of clients, spread over more and more databases, each with its own manager.
 workload_databases()
 {
 	local n s
@@ -255,7 +257,7 @@ workload_databases()
 	done
 }
 
-# Beside readers that keep all processors busy.
+# Measures while readers keep all processors busy.
 workload_busy()
 {
 	local w s readers
@@ -276,7 +278,7 @@ workload_busy()
 	done
 }
 
-# What holds the locks of SYSTEM in its memory: the manager of this database, or the server.
+# holder_pid SYSTEM: prints the id of the process whose memory contains the locks: the manager, or the server
 holder_pid()
 {
 	case $1 in
@@ -294,7 +296,8 @@ disk_usage()
 	esac
 }
 
-# The manager's own count is beside what the system says; a table has no memory of its own.
+# memory_of SYSTEM: prints the bytes of memory that the locks use: by the manager's own count, by the kernel for other
+# servers, and 0 for a table
 memory_of()
 {
 	case $1 in
@@ -304,7 +307,8 @@ memory_of()
 	esac
 }
 
-# Where the locks end with a session, the program goes on to the end of its standard input, file descriptor 9.
+# hold SYSTEM: acquires HELD locks, and records their memory. If locks end with a session, the program keeps it open
+# until the end of its standard input, which is file descriptor 9.
 hold()
 {
 	local system=$1 line='' pid memory disk anonymous
@@ -328,7 +332,7 @@ hold()
 	fi
 }
 
-# In a database of their own, because those before have left their traces in the other one.
+# Uses a separate database, because the other workloads have changed the size of their database.
 workload_held()
 {
 	local s round=1 PGDATABASE=held
