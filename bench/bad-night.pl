@@ -1,6 +1,6 @@
-# bad-night.pl BEGIN SECONDS QUERIES: asks the server once a second what the collector asks it, and prints for each second:
-# second, up, held, waiting, oldest wait, grants/s, leader changes, and p50 and p99 of the waits that ended within 5 seconds.
-# A server that does not answer is not up.
+# bad-night.pl BEGIN SECONDS QUERIES: runs the collector's queries once a second, and prints for each second: second,
+# up, held, waiting, oldest wait, grants/s, leader changes, and p50 and p99 of the waits that ended in the last 5
+# seconds. A server that does not reply within 0.9 s is not up.
 use strict;
 use warnings;
 use Time::HiRes qw(time sleep);
@@ -29,7 +29,7 @@ foreach my $second (0 .. $seconds)
 	my $grants = $before ? ($row[4] - $before->{row}[4]) / ($taken[-1]{at} - $before->{at}) : 'NaN';
 	my $old = (grep { defined } @taken[ ($second > WINDOW ? $second - WINDOW : 0) .. $second - 1 ])[0];
 
-	# another server counts from zero
+	# After a failover, the new server's counters start at zero.
 	($grants, $old) = ('NaN', undef) if $grants ne 'NaN' && $grants < 0 || $old && $old->{row}[4] > $row[4];
 	print join("\t", $second, @row[ 0 .. 3 ], $grants, $row[5], map { quantile($_, $old, \@row) } 0.5, 0.99), "\n";
 }
@@ -46,7 +46,7 @@ sub ask
 	return close $psql && defined $line ? $line =~ s/\n//r : undef;
 }
 
-# As Prometheus does it: within a bucket all lengths are as frequent.
+# Returns a quantile in the same way as Prometheus: assumes that waits are evenly distributed within a bucket.
 sub quantile
 {
 	my ($q, $old, $row) = @_;

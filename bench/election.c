@@ -2,21 +2,23 @@
  * election.c
  *		Measures by one monotonic clock how long an election has no leader.
  *
- *	election crash N	N leaders with a TTL of 1 s die by SIGKILL.  A line for
- *						each: microseconds from the sending, and from the
- *						answer, of its last renewal to the next leader's answer
- *	election hand-off N	N times a lock and an election are handed over.  A line
- *						for each: microseconds from the sending of release_lock
- *						to the next holder's answer, and the same of resign
+ *	election crash N	N leaders with a TTL of 1 s die by SIGKILL.  Prints a
+ *						line for each: microseconds from the request, and from
+ *						the reply, of its last renewal to the reply to the
+ *						next leader's campaign
+ *	election hand-off N	Hands off a lock and an election N times.  Prints a
+ *						line for each: microseconds from the request of
+ *						release_lock to the reply to the next holder, and the
+ *						same for resign
  *	election observed N OBSERVERS
- *						N times an election is handed over without, and N
- *						times with so many observers.  A line for each:
- *						microseconds from the sending of resign to the next
- *						leader's answer, without and with them, and until
- *						the last of them has been told of that leader.  An
- *						observer who misses a change is an error
+ *						Hands off an election N times without and N times
+ *						with observers.  Prints a line for each: microseconds
+ *						from the request of resign to the reply to the next
+ *						leader, without and with observers, and until the
+ *						last observer was notified of that leader.  Fails if
+ *						an observer misses a change
  *
- * libpq's environment variables say where.
+ * Connects to the server that libpq's environment variables name.
  */
 #include <poll.h>
 #include <signal.h>
@@ -39,10 +41,10 @@ typedef struct Renewal
 
 #define MAX_NUMBER 24
 #define MAX_SILENCE_MS 10000
-#define SETTLE_US 20000 /* between hand-offs: the server is to be idle again */
+#define SETTLE_US 20000 /* pause between hand-offs, so that the server is idle again */
 #define TURN 20
 
-/* Who listens, and the number of the last change that he was told of. */
+/* A listening connection, and the number of the last change that it was notified of. */
 typedef struct Observer
 {
 	PGconn *conn;
@@ -75,7 +77,7 @@ connect_db(void)
 	return conn;
 }
 
-/* The one value of the answer, for the caller to free; NULL is an error. */
+/* Returns the only value of the reply, which the caller must free. Exits if it is NULL. */
 static char *
 answer(PGconn *conn, PGresult *result)
 {
@@ -101,7 +103,7 @@ start(PGconn *conn, const char *sql)
 		die(sql, conn);
 }
 
-/* When the answer to what was started came. */
+/* Waits for the reply to the statement of start(). Returns the time at which it arrived. */
 static int64_t
 finish(PGconn *conn, char **value)
 {
@@ -129,7 +131,7 @@ until_one_waits(PGconn *conn)
 	}
 }
 
-/* A process that leads, renews for a while, and is gone from one moment to the next. */
+/* Runs a process that leads, renews for a while, and then kills itself. */
 static void
 lead(int out)
 {
@@ -173,7 +175,7 @@ crash(int n)
 			lead(fds[1]);
 		close(fds[1]);
 
-		/* it leads once it has renewed */
+		/* The child leads if it has renewed. */
 		if (read(fds[0], &renewal, sizeof(renewal)) != sizeof(renewal))
 			die("the leader has not renewed", NULL);
 		next = connect_db();
@@ -194,7 +196,10 @@ crash(int n)
 	}
 }
 
-/* From the sending of "give" by the holder to the answer of "take" to the next one; they change places. */
+/*
+ * Hands off a lock or an election from conns[0] to conns[1], and swaps them.  Returns the microseconds from the request
+ * of "give" to the reply to "take".
+ */
 static int64_t
 hand_off(PGconn *conns[2], PGconn *watch, const char *take, const char *give, char **token, int64_t *sent)
 {
@@ -240,7 +245,7 @@ hand_offs(int n)
 
 /* --- observers --- */
 
-/* The text of a field of a notification: "field":"text". */
+/* Copies the text of a field of a notification's payload, "field":"text". */
 static void
 field(const char *payload, const char *name, char *text, size_t size)
 {
@@ -255,7 +260,10 @@ field(const char *payload, const char *name, char *text, size_t size)
 	snprintf(text, size, "%.*s", (int) strcspn(at, "\""), at);
 }
 
-/* Takes what has come; true: he has been told that "term" was elected.  It is fatal to have missed a change. */
+/*
+ * Reads the notifications that have arrived, and returns whether one reports the election of "term".  Exits if an
+ * earlier one is missing.
+ */
 static bool
 told(Observer *observer, const char *term)
 {
@@ -280,7 +288,7 @@ told(Observer *observer, const char *term)
 	return elected;
 }
 
-/* When the last of them had been told. */
+/* Waits until all observers were notified of the election of "term", and returns the time. */
 static int64_t
 until_all_are_told(Observer *observers, int n, const char *term)
 {
@@ -296,7 +304,7 @@ until_all_are_told(Observer *observers, int n, const char *term)
 		for (int i = 0; i < n; i++)
 			if (fds[i].revents != 0 && told(&observers[i], term))
 			{
-				/* the rest of this round is not his */
+				/* poll() ignores this observer from now on */
 				fds[i].fd = -1;
 				left--;
 			}
@@ -320,7 +328,7 @@ command_all(Observer *observers, int n, const char *sql)
 	}
 }
 
-/* Unobserved and observed by turns, with the same connections, so that nothing but the observing differs. */
+/* Measures hand-offs alternately without and with observers, over the same connections, so that only LISTEN differs. */
 static void
 observed(int n, int nobservers)
 {

@@ -1,3 +1,3 @@
--- All clients want the same lock: one transaction is one hand-off.
+-- All clients acquire the same lock, so one run of this script is one hand-off.
 SELECT acquire_lock('hot') AS t \gset
 SELECT release_lock('hot', :t);

@@ -1,3 +1,3 @@
--- Keeps any one of :leases leases alive; their numbers are those from :first on.
+-- Keeps a random lease alive, one of :leases leases whose numbers begin with :first.
 \set lease :first + random(0, :leases - 1)
 SELECT keep_alive(:lease);

@@ -1,4 +1,5 @@
-# Tables of the figures of bench/libraries.sh: pairs a second, their ratio to the direct calls, and what an acquire takes.
+# Prints tables of the figures of bench/libraries.sh: pairs/s with their ratio to direct calls, the latency of an
+# acquire, and the processor time for a pair.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# The measurements of bench/lockctl.sh, whose environment has the servers.
+# The measurements of bench/lockctl.sh, which has started the servers and set their environment variables.
 use strict;
 use warnings;
 use Time::HiRes qw(time sleep);
@@ -14,7 +14,7 @@ my %times;
 
 sub quantile { my ($q, @t) = @_; return (sort { $a <=> $b } @t)[ $q * $#t ]; }
 
-# In ms.
+# Returns the milliseconds that the code takes.
 sub timed
 {
 	my ($code) = @_;
@@ -32,7 +32,7 @@ sub row
 	return;
 }
 
-# A lockctl without a command: its id, and where its token comes.
+# Starts a lockctl without a command. Returns its process id, and the pipe to which it writes its token.
 sub waiting
 {
 	my $pid = open(my $out, '-|', $lockctl, 'lock', 'baton') // die $!;

@@ -1,6 +1,6 @@
-# bench/notify.sh: hand-offs of a lock between two queue places, with sessions that listen for other locks. A line for
-# each number of those: microseconds from the release to the notification of the next place, and of processor time of
-# all the server's processes, a hand-off.
+# Measures for bench/notify.sh hand-offs of a lock between two queue places, while other sessions listen for other
+# locks. Prints a line for each number of listening sessions: for a hand-off, the microseconds from the release to the
+# notification of the next place, and the microseconds of processor time of all the server's processes.
 use strict;
 use warnings;
 use LeTest;
@@ -13,7 +13,7 @@ my @waiters = split / /, $ENV{WAITERS};
 my $most = (sort { $a <=> $b } @waiters)[-1];
 my $node = new_node('notify', conf => 'max_connections = ' . ($most + 50) . "\nlog_statement = none\nautovacuum = off\n");
 
-# Microseconds of processor time of the postmaster's children, which are all there from the beginning to the end.
+# Returns the microseconds of processor time of the postmaster's children, none of which ends during a measurement.
 sub server_time
 {
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
@@ -24,7 +24,8 @@ sub server_time
 	return $seconds * 1e6;
 }
 
-# One hand-off to a place of which a session is told; both take part in turns.
+# Hands off the lock several times to the next place, and waits for its notification in another session. Returns the
+# microseconds of a hand-off.
 sub hand_offs
 {
 	my ($times, $taker, $listener) = @_;

@@ -1,12 +1,12 @@
-"""All plots of the benchmarks and of the recorded night, as SVG that looks the same each time it is drawn.
+"""Draws all plots of the benchmarks and of the recorded incidents, as SVG files that are the same in each run.
 
-    plot.py night DATA OUT SCENARIO     what bad-night.pl has recorded
-    plot.py bench DIRECTORY OUT BEFORE  what report.pl has left in DIRECTORY; a transaction is open from second BEFORE on
-    plot.py scaling DATA OUT            what scaling.sh has measured
+    plot.py night DATA OUT SCENARIO     plots the recording of bad-night.pl
+    plot.py bench DIRECTORY OUT BEFORE  plots the data of report.pl; a transaction is open from second BEFORE on
+    plot.py scaling DATA OUT            plots the figures of scaling.sh
 
-The colours are those of Okabe and Ito, which colour-blind readers can tell apart; a system has the same one in all plots.
-lock_election is the only thick line. The text can be read where the plot is as wide as a phone. Where the page is dark,
-the pictures are, too.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish. A system has the same colour in all
+plots. Only lock_election has a thick line. The text is readable if the plot is as wide as a phone. On a dark page, the
+plots are dark, too.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: 
 
 BLUE, SKY, GREEN, ORANGE = "#0072b2", "#56b4e9", "#009e73", "#e69f00"
 RED, PURPLE, BLACK, GREY = "#d55e00", "#cc79a7", "#000000", "#888888"
-# Of each system: colour, dashes, marker.
+# Colour, dashes and marker of each system.
 SYSTEMS = {
     "lock_election": (BLUE, "-", "o"),
     "lock_election-async": (SKY, "-", "o"),
@@ -38,7 +38,7 @@ SYSTEMS = {
     "select1": (GREY, ":", "X"),
 }
 OTHERS = [(BLUE, "-", "o"), (RED, "-", "^"), (GREEN, "-", "s"), (PURPLE, "-", "D"), (ORANGE, "-", "v"), (BLACK, "-", "P")]
-WIDTH, HEIGHT = 800, 720  # units of the view box, in which the text has 24
+WIDTH, HEIGHT = 800, 720  # units of the view box, in which the text is 24 high
 DARK = "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg); } }</style>"
 
 matplotlib.rcParams.update({
@@ -69,7 +69,7 @@ def figure(rows=1, height=HEIGHT):
 
 
 def is_shown(text, fig):
-    """Not the labels of ticks outside the range that an axis shows."""
+    """Whether the text is visible. A label of a tick outside of the range of its axis is not."""
     if not text.get_text() or not text.get_visible():
         return False
     for axes in fig.axes:
@@ -82,9 +82,9 @@ def is_shown(text, fig):
 
 
 def save(fig, path):
-    """Writes the plot, with the rule for dark pages, and without what differs from run to run.
+    """Writes the plot, with the rule for dark pages, and without data that differ from run to run.
 
-    Complains of texts that overlap or are cut off.
+    Prints an error for texts that overlap or are cut off.
     """
     fig.draw_without_rendering()
     boxes = [(text.get_text(), text.get_window_extent()) for text in fig.findobj(Text) if is_shown(text, fig)]
@@ -103,7 +103,7 @@ def save(fig, path):
 
 
 def plain(value, _=None):
-    """A tick: 10000000 as 10M, 20000 as 20k, 2000 as 2,000, and 0.01 as it is."""
+    """Returns the label of a tick: 10000000 as 10M, 20000 as 20k, 2000 as 2,000, and 0.01 as it is."""
     for unit, letter in ((1e6, "M"), (1e4, "k")):
         if value >= unit:
             return f"{value / (1e6 if letter == 'M' else 1e3):g}{letter}"
@@ -118,7 +118,7 @@ def logarithmic(axis, base=10):
 
 
 def style(title, number=None):
-    """How the series of this title is drawn: "system", "system, what it does", or another one, by its number."""
+    """Returns the style of a series: by system if its title is "system" or "system, workload", otherwise by number."""
     system, _, what = title.partition(", ")
     colour, dashes, marker = SYSTEMS.get(system) or OTHERS[number % len(OTHERS)]
     ours = system in ("lock_election", "lock_election-async")
@@ -127,7 +127,7 @@ def style(title, number=None):
 
 
 def curves(path, series, title="", xlabel="", ylabel="", xbase=None, ylog=False):
-    """series: of each title its points (x, y, lowest, highest)."""
+    """Draws curves. series: for each title its points (x, y, minimum, maximum)."""
     fig, ((axes,),) = figure()
     for number, (name, points) in enumerate(series.items()):
         xs, ys, low, high = zip(*points)
@@ -160,7 +160,7 @@ def finish(fig, axes, title, xlabel, ylabel):
 # --- the recorded night -----------------------------------------------------------------------------------------------
 
 COLUMNS = ("second", "up", "held", "waiting", "oldest wait, s", "grants/s", "leader changes", "p50", "p99")
-# Of each scenario its panels, of which each shows some columns, and what happens: second, side of the text, text.
+# For each scenario its panels, which show one or two columns each, and its events: second, side of the text, text.
 NIGHT = {
     "hung-holder": (["waiting", "oldest wait, s", "grants/s"], [(15, "left", "a holder hangs"), (45, "left", "it is ended")]),
     "herd": (["waiting", "oldest wait, s", "grants/s", "wait, s: p50 and p99"], [(15, "left", "300 start")]),
@@ -203,7 +203,7 @@ def night(data, out, scenario):
 
 
 def blocks(path):
-    """Of each block of a file its title, which is in quotes, and its lines of numbers."""
+    """Returns the blocks of a file, as a dict from each title, which is in quotes, to the lines of numbers below it."""
     series, points = {}, []
     for line in path.read_text().splitlines():
         if line.startswith('"'):

@@ -1,5 +1,5 @@
--- Hand-offs of one lock with :queued entries in its queue, one call after the other; prints the microseconds of each.
--- What is released is replaced at the end of the queue, outside of the measured time.
+-- Hands off one lock with :queued entries in its queue, one call after the other; prints the mean microseconds of a
+-- hand-off. Each released entry is replaced at the end of the queue, which is not measured.
 CREATE TEMP TABLE result (us float8);
 SELECT set_config('bench.queued', :'queued', false), set_config('bench.hand_offs', :'hand_offs', false) \gset
 DO $$
@@ -28,7 +28,7 @@ BEGIN
 		RAISE 'the first of the queue was not granted';
 	END IF;
 	INSERT INTO result VALUES (extract(epoch FROM spent) * 1e6 / m);
-	-- a commit releases what was released last first: the holder comes at the end, and hands on to nobody
+	-- A commit releases in reverse order, so release the holder first here: then no other entry is granted the lock.
 	PERFORM release_lock(name, t) FROM unnest(tokens) t ORDER BY t;
 END $$;
 SELECT round(us) FROM result;

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# report.pl RESULTS ABOUT: from RESULTS/results.csv, and the lines "key: value" of ABOUT, results.md and the data of the
-# plots, in RESULTS/plots.
+# report.pl RESULTS ABOUT: writes RESULTS/results.md, and the data of the plots to RESULTS/plots, from
+# RESULTS/results.csv and from the lines "key: value" of the file ABOUT.
 use strict;
 use warnings;
 use List::Util qw(max min uniq);
@@ -43,7 +43,7 @@ sub median
 	return @v ? ($v[int((@v - 1) / 2)] + $v[int(@v / 2)]) / 2 : undef;
 }
 
-# The figure in each round where it was measured.
+# Returns the figure of each round in which it was measured.
 sub figures
 {
 	my ($workload, $system, $clients, $key) = @_;
@@ -51,7 +51,7 @@ sub figures
 	return grep { defined } map { value($rounds->{$_}, $key) } sort { $a <=> $b } keys %$rounds;
 }
 
-# The median of the ratios of the rounds; the key of the second system may be another one.
+# Returns the median of the rounds' ratios of system $a to system $b.
 sub ratio
 {
 	my ($workload, $clients, $key, $a, $b) = @_;
@@ -86,7 +86,7 @@ sub spread
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
-# workload, title, what the rate counts, the figure that is compared, and what the latency is
+# workload, title, unit of the rate, figure that is compared, meaning of the latency
 my @tables = (
 	[ 'pairs', 'Acquire and release of random names', 'pairs/s', 'rate', 'of a pair' ],
 	[ 'each', '100 random names in one call, each for itself', 'pairs/s', 'rate', 'of the two calls, for 100 pairs' ],
@@ -108,7 +108,7 @@ my @tables = (
 	[ 'held pairs', 'Acquire and release of random names beside many held locks', 'pairs/s', 'rate', 'of a pair' ],
 );
 
-# What a workload has to say beside rate and latency.
+# Returns the other figures of a workload, besides rate and latency.
 sub remark
 {
 	my ($workload, @key) = @_;
@@ -198,8 +198,8 @@ sub write_file
 	close($out);
 }
 
-# A block for each system, with its name as title: clients, median, min, max of KEY.  Fewer than three numbers of clients are
-# no line: such a system is in the tables alone.
+# Writes a block for each system, with its name as title and lines of clients, median, minimum and maximum of $key. A
+# system with fewer than three numbers of clients is only in the tables, because its points would not show a curve.
 sub plot_by_clients
 {
 	my ($workload, $key, $name) = @_;
@@ -220,7 +220,8 @@ sub plot_by_clients
 	write_file("$results/plots/$name", $text) if $text ne '';
 }
 
-# A line for each system: medians of p50 and p99 in milliseconds; a latency below zero, by less than a round trip, is none.
+# Writes a line for each system: medians of p50 and p99 in milliseconds. A latency may be negative by less than a round
+# trip; it is shown as 0.01 ms.
 sub plot_latency
 {
 	my ($workload, $clients) = @_;
@@ -232,7 +233,7 @@ sub plot_latency
 	write_file("$results/plots/$workload-$clients", $text) if $text ne '';
 }
 
-# A block for each workload and system: second since the transaction's begin, median rate.
+# Writes a block for each workload and system, with lines of second and median rate.
 sub plot_snapshot
 {
 	my $text = '';

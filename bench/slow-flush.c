@@ -1,8 +1,9 @@
 /*
  * slow-flush.c
- *		Preloaded into a server: each flush takes FLUSH_US microseconds longer, as on a disk in a cloud.
+ *		Library that is preloaded into a server, and makes each flush FLUSH_US microseconds longer, as on a disk in a
+ *		cloud.
  *
- * FLUSH_COUNT names a file that counts them, so that the benchmark knows that the server goes through here.
+ * FLUSH_COUNT names a file with a counter of the flushes, so that the benchmark can check that the library is used.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

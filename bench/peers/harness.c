@@ -22,7 +22,7 @@
 #define HELD_TTL_MS    3600000
 #define RENEWED_TTL_MS 60000
 #define HOT_TTL_MS     30000
-/* A leader resigns when the next one waits for certain, and does not want to lead again at once. */
+/* A leader leads until the next candidate surely waits, and rests before it campaigns again. */
 #define LEAD_US    5000
 #define REST_US    2000
 #define STACK_SIZE (256 * 1024)
@@ -39,13 +39,13 @@ static Client *clients;
 static pthread_barrier_t opened;
 static Operation prepare;
 static Operation operation;
-static int64_t begins; /* of the measured time, after the warm-up */
+static int64_t begins; /* begin of the measured time, after the warm-up */
 static int64_t ends;
 static atomic_long per_second[MAX_SECONDS];
 static long names;
 static int ttl_ms;
 
-/* The hot lock: written by whoever holds it, just before it releases. */
+/* The last release of the hot lock or the election: written by its holder immediately before the release. */
 static atomic_llong released_at;
 static atomic_int released_by = -1;
 
@@ -81,7 +81,7 @@ now(void)
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-/* xorshift64*: for names and pauses, nothing else. */
+/* Returns a random number by xorshift64*, which is good enough for names and pauses. */
 static uint64_t
 next_random(Client *client)
 {
@@ -107,7 +107,7 @@ add_sample(Samples *samples, int64_t value)
 	samples->values[samples->count++] = value;
 }
 
-/* An operation has taken this long until now. */
+/* Records an operation that has ended at this time, with its latency. */
 static void
 done(Client *client, int64_t at, int64_t latency)
 {
@@ -163,7 +163,7 @@ pair(Client *client)
 	done(client, end, end - start);
 }
 
-/* One name of each hundredth of all, so that none comes twice. */
+/* Uses one name from each hundredth of all names, so that no name occurs twice. */
 static void
 each(Client *client)
 {
@@ -181,7 +181,7 @@ each(Client *client)
 		done(client, end, end - start);
 }
 
-/* A grant of the hot lock, or of the election; then it is given on. */
+/* Records a grant of the hot lock or of the election. */
 static void
 granted(Client *client)
 {
@@ -313,7 +313,7 @@ percentile(const Samples *samples, double p)
 	return n == 0 ? 0 : (double) samples->values[(size_t) (p * (double) (n - 1) + 0.5)] / 1000;
 }
 
-/* The one line of figures, without its end. */
+/* Prints the line of figures, without the end of the line. */
 static void
 print_figures(Samples *samples, int64_t all, double seconds)
 {
@@ -348,7 +348,7 @@ print_clients(double seconds)
 	putchar('\n');
 }
 
-/* All clients at once: they open, and wait twice at "opened", before they work from "begins" to "ends". */
+/* Runs all clients at the same time: they connect, wait twice at "opened", and then work from "begins" to "ends". */
 static void
 run_threads(void *(*run)(void *), double warmup, double seconds)
 {
@@ -457,7 +457,7 @@ start_leaders(int fds[2])
 	return child;
 }
 
-/* False at the end of the news. */
+/* Reads a renewal that a leader has reported.  Returns false after the last one. */
 static bool
 read_renewal(int fd, Renewal *last)
 {
@@ -565,7 +565,7 @@ await_main(void *arg)
 	return NULL;
 }
 
-/* Hand-offs for so many seconds, each to somebody who already waits; who has released goes to the end. */
+/* Hands off the lock for some seconds, each time to a waiting client; each releaser enters the queue again. */
 static void
 queue(double seconds)
 {
@@ -578,7 +578,7 @@ queue(double seconds)
 	tokens = calloc((size_t) places, sizeof(*tokens));
 	run_threads(enter_main, 0, 0);
 	filled = now() - begins;
-	/* tokens are in the order of the queue */
+	/* The order of the tokens is the order of the queue. */
 	qsort(tokens, (size_t) places, sizeof(*tokens), by_number);
 	holder = &clients[0];
 	next = &clients[1];
@@ -600,7 +600,7 @@ queue(double seconds)
 	}
 	print_figures(&samples, (int64_t) samples.count, seconds);
 	printf(" queued=%d entered=%.1f\n", places - 1, (double) places * NS_PER_S / (double) filled);
-	/* from the end, so that nobody is granted anything */
+	/* Leave from the end of the queue, so that no other place is granted. */
 	for (int i = places - 1; i >= 0; i--)
 		sys->leave(holder, "queue", tokens[(at + i) % places]);
 }

@@ -1,9 +1,9 @@
 /*
  * postgres.c
- *		What PostgreSQL has: this extension, a lock table written by hand, pg_advisory_lock, and SELECT 1 as the
- *		ceiling of all that asks a server.  One thread, one connection, prepared statements for each client.
- *		libpq's variables say where; PGOPTIONS='-c synchronous_commit=off' makes a variant without flushes.
- *		With databases=N the clients take turns among the databases many1 to manyN.
+ *		The systems in PostgreSQL: this extension, a lock table written by hand, pg_advisory_lock, and SELECT 1 as
+ *		the upper limit for any request to the server.  Each client has a thread, a connection and prepared
+ *		statements.  Libpq's variables name the server; with PGOPTIONS='-c synchronous_commit=off' nothing is
+ *		flushed.  With databases=N the clients are spread over the databases many1 to manyN.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static const Statement table_statements[] = {
 	{"release", "DELETE FROM table_lock WHERE name = $1 AND owner = $2"},
 	{"renew", "UPDATE table_lock SET expires_at = now() + $3::interval"
 			  " WHERE name = $1 AND owner = $2 AND expires_at > now()"},
-	/* in one order, or two of them could wait for each other */
+	/* ORDER BY, because two such statements could otherwise deadlock */
 	{"try_each",
 	 "INSERT INTO table_lock AS l SELECT n, $2, now() + $3::interval FROM unnest($1::text[]) n ORDER BY n"
 	 " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at"
@@ -101,7 +101,7 @@ execute(Client *client, const char *statement, const char *a, const char *b, con
 	return result;
 }
 
-/* The one value of the answer; false: NULL. */
+/* Reads the only value of the reply.  Returns false if it is NULL or there is no row. */
 static bool
 ask(Client *client, char value[40], const char *statement, const char *a, const char *b)
 {
@@ -121,7 +121,7 @@ is_true(Client *client, const char *statement, const char *a, const char *b)
 	return ask(client, value, statement, a, b) && strcmp(value, "t") == 0;
 }
 
-/* How many rows were changed. */
+/* Returns whether the statement has changed exactly one row. */
 static bool
 changes_one(Client *client, const char *statement, const char *a, const char *b, const char *c)
 {
@@ -138,7 +138,7 @@ interval(char text[24], int ms)
 	snprintf(text, 24, "%d ms", ms);
 }
 
-/* A column of the answer as an array; its values need no quotes. */
+/* Returns a column of the result as an array literal, which the caller must free; the values need no quotes. */
 static char *
 array_of(const PGresult *result, int column)
 {
@@ -322,7 +322,7 @@ table_renew(Client *client, const char *name, int ttl_ms)
 	return changes_one(client, "renew", name, client->owner, ttl);
 }
 
-/* --- advisory locks: of the connection, without a TTL --- */
+/* --- advisory locks, which end with the connection and have no TTL --- */
 
 static void
 advisory_open(Client *client)
@@ -330,7 +330,7 @@ advisory_open(Client *client)
 	open_connection(client, advisory_statements);
 }
 
-/* FNV-1a: their names are numbers. */
+/* Converts a name to the number of an advisory lock, by the hash FNV-1a. */
 static void
 advisory_key(char key[24], const char *name)
 {

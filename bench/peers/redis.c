@@ -1,7 +1,7 @@
 /*
  * redis.c
- *		Redis and Valkey: SET NX PX, and scripts that compare before they delete or extend.  There is no queue: who
- *		waits asks again each millisecond.  REDISPORT and REDISPASSWORD say where.
+ *		Redis and Valkey: SET NX PX, and scripts that compare before they delete or extend.  There is no queue, so
+ *		waiters retry each millisecond.  REDISPORT and REDISPASSWORD name the server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +103,7 @@ next_reply(redisContext *context)
 	return checked(context, reply);
 }
 
-/* A pipeline of all, and one of those that were granted. */
+/* Sends a pipeline of all acquires, and then one of the releases of the granted names. */
 static int
 redis_each(Client *client, char names[][40], int n, int ttl_ms)
 {

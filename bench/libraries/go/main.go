@@ -1,10 +1,10 @@
-// One system of the benchmark of libraries: so many workers acquire and release for a while.
+// Measures one system in the benchmark of libraries: a number of workers acquire and release for some seconds.
 //
 //	libraries SYSTEM WORKERS own|hot SECONDS SERVER-PID
 //
-// It prints pairs a second, the median and the 99th percentile of what an acquire takes, and the processor time that
-// the client, and the server with all of its processes, have taken for a pair; all times in microseconds. PostgreSQL is
-// found by libpq's variables, Redis by REDIS_URL, etcd by ETCD_ENDPOINT.
+// Prints pairs/s, the median and the 99th percentile of the latency of an acquire, and the processor time for a pair of
+// the client, and of the server with all its processes; all times in microseconds. Libpq's variables name PostgreSQL,
+// REDIS_URL names Redis, and ETCD_ENDPOINT names etcd.
 package main
 
 import (
@@ -38,21 +38,22 @@ const (
 	warmup = 500 * time.Millisecond
 )
 
-// acquire takes a lock, and returns what gives it back, also when ctx has ended: the next system needs the name.
+// acquire acquires a lock, and returns a function that releases it, even after the end of ctx, because the next system
+// uses the same name.
 type acquire func(ctx context.Context, name string) (func() error, error)
 
-// What there is to do when all workers have ended.
+// atEnd is called after all workers have ended.
 var atEnd = func() {}
 
-// Each returns what the worker of this number calls. What workers share in a program that people write is shared here: a
-// session, a pool.
+// systems has a function for each system, which returns the acquire function of each worker. Workers share the same
+// objects as in a typical program, such as a session or a pool.
 var systems = map[string]func(ctx context.Context, workers int) func(worker int) acquire{
 	"lock_election": func(ctx context.Context, _ int) func(int) acquire {
 		config, err := pgx.ParseConfig("")
 		check(err)
 		s, err := lockelection.Open(ctx, config, lockelection.WithTTL(ttl))
 		check(err)
-		atEnd = func() { check(s.Close(context.Background())) } // and the places of those that waited
+		atEnd = func() { check(s.Close(context.Background())) } // also releases the places of waiting workers
 		return func(int) acquire {
 			return func(ctx context.Context, name string) (func() error, error) {
 				h, err := s.Lock(ctx, name)
@@ -102,7 +103,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 		rs := redsync.New(goredis.NewPool(redisClient(workers)))
 		return func(int) acquire {
 			return func(ctx context.Context, name string) (func() error, error) {
-				// its own pauses, 50 to 250 ms
+				// the library's default pauses, 50 to 250 ms
 				m := rs.NewMutex(name, redsync.WithExpiry(ttl), redsync.WithTries(1000000))
 				return func() error { _, err := m.UnlockContext(context.Background()); return err }, m.LockContext(ctx)
 			}
@@ -112,7 +113,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 		client := redislock.New(redisClient(workers))
 		return func(int) acquire {
 			return func(ctx context.Context, name string) (func() error, error) {
-				// as in its README, but for ever
+				// as in the library's README, but without an end
 				l, err := client.Obtain(ctx, name, ttl, &redislock.Options{RetryStrategy: redislock.ExponentialBackoff(time.Millisecond, 50*time.Millisecond)})
 				if err != nil {
 					return nil, err
@@ -121,7 +122,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 			}
 		}
 	},
-	// A session for each worker: those of one session share a lock.
+	// Each worker has its own session, because the holders of one session would share a lock.
 	"etcd": func(context.Context, int) func(int) acquire {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Getenv("ETCD_ENDPOINT")}, Logger: zap.NewNop()})
 		check(err)
@@ -136,7 +137,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 	},
 }
 
-// A connection for each worker.
+// postgres returns a pool with a connection for each worker.
 func postgres(ctx context.Context, workers int) *pgxpool.Pool {
 	config, err := pgxpool.ParseConfig("")
 	check(err)
@@ -159,7 +160,7 @@ func check(err error) {
 	}
 }
 
-// processorTime of a process and its children, in microseconds.
+// processorTime returns the processor time of a process and its children, in microseconds.
 func processorTime(pid string) (total int64) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -228,7 +229,7 @@ func main() {
 	server, own = processorTime(os.Args[5])-server, ownTime()-own
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	select { // nobody leaves a lock to those who come next
+	select { // wait for the workers, so that no lock stays held for the next system
 	case <-done:
 	case <-time.After(5 * time.Second):
 	}
@@ -237,7 +238,7 @@ func main() {
 	together := slices.Concat(times...)
 	slices.Sort(together)
 	n := len(together)
-	if n == 0 { // others have had it all the time
+	if n == 0 { // other processes have held the lock all the time
 		fmt.Println("0 0 0 0 0")
 		return
 	}

@@ -20,14 +20,14 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * One system of the benchmark of libraries: so many threads acquire and release for a while.
+ * Measures one system in the benchmark of libraries: a number of threads acquire and release for some seconds.
  *
- * <p>{@code java Bench SYSTEM WORKERS own|hot SECONDS SERVER-PID} prints what bench/libraries/go prints. PostgreSQL is
- * found by libpq's variables, Redis by REDIS_URL.
+ * <p>{@code java Bench SYSTEM WORKERS own|hot SECONDS SERVER-PID} prints the same figures as bench/libraries/go.
+ * Libpq's variables name PostgreSQL, and REDIS_URL names Redis.
  */
 public final class Bench {
 	private static final int TTL_MS = 10_000;
-	/** Until then the JVM compiles what runs often. */
+	/** Time in which the JVM compiles the code that runs often. */
 	private static final int WARMUP_MS = 3000;
 
 	private static volatile boolean counts, over;
@@ -36,12 +36,12 @@ public final class Bench {
 		void run() throws Exception;
 	}
 
-	/** Takes a lock, and returns what gives it back. */
+	/** Acquires a lock, and returns a function that releases it. */
 	private interface Acquire {
 		Release run(String name) throws Exception;
 	}
 
-	/** Returns what a worker calls. What workers share in a program that people write is shared. */
+	/** Returns the acquire function of the next worker. Workers share the same objects as in a typical program. */
 	private interface Workers {
 		Acquire next() throws Exception;
 	}
@@ -67,7 +67,7 @@ public final class Bench {
 		};
 	}
 
-	/** A connection for each worker. */
+	/** Gives each worker its own connection. */
 	private static Workers direct(int workers) {
 		return () -> {
 			Connection connection = DriverManager.getConnection(url());
@@ -85,7 +85,7 @@ public final class Bench {
 		};
 	}
 
-	/** Its locks are those of threads; waiters are told by a message. */
+	/** Redisson's locks belong to threads; a message wakes up the waiters. */
 	private static Workers redisson(int workers) {
 		Config config = new Config();
 		config.setLockWatchdogTimeout(TTL_MS);
@@ -99,7 +99,7 @@ public final class Bench {
 		};
 	}
 
-	/** Of a process and its children, in microseconds. */
+	/** Returns the processor time of a process and its children, in microseconds. */
 	private static long processorTime(String pid) {
 		try {
 			String stat = Files.readString(Path.of("/proc", pid, "stat"));
@@ -160,11 +160,11 @@ public final class Bench {
 		server = processorTime(args[4]) - server;
 		own = ownTime() - own;
 		long until = System.nanoTime() + 5_000_000_000L;
-		for (Thread thread : all) // nothing stays locked for the next one
+		for (Thread thread : all) // so that no lock stays held for the next system
 			thread.join(Math.max(1, (until - System.nanoTime()) / 1_000_000));
 		long[] sorted = times.stream().flatMap(List::stream).mapToLong(Long::longValue).sorted().toArray();
 		int n = sorted.length;
-		System.out.println(n == 0 ? "0 0 0 0 0" // others have had it all the time
+		System.out.println(n == 0 ? "0 0 0 0 0" // other processes have held the lock all the time
 				: (int) (n / seconds) + " " + sorted[n / 2] + " " + sorted[(int) (n * 0.99)] + " " + own / n + " " + server / n);
 		System.out.flush();
 		Runtime.getRuntime().halt(0);

@@ -1,16 +1,16 @@
-// One system of the benchmark of libraries: so many workers acquire and release for a while.
+// Measures one system in the benchmark of libraries: a number of workers acquire and release for some seconds.
 //
 //   node bench.mjs SYSTEM WORKERS own|hot SECONDS SERVER-PID
 //
-// It prints what bench/libraries/go prints. PostgreSQL is found by libpq's variables, Redis by REDIS_URL. Workers are
-// loops of one process, as in programs that people write; they share a session, a pool, a connection to Redis.
+// Prints the same figures as bench/libraries/go. Libpq's variables name PostgreSQL, and REDIS_URL names Redis. Workers
+// are loops in one process, and share a session, a pool or a connection to Redis, as in a typical program.
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const ttl = 10_000
-const warmup = 1000 // V8 has compiled all by then
+const warmup = 1000 // ms, in which V8 compiles the code
 
-// Each returns what acquires a lock, and returns what gives it back.
+// For each system, a function that returns an acquire function, which returns a release function.
 const systems = {
   lock_election: async () => {
     const { LockElection } = await import('lock-election')
@@ -28,19 +28,19 @@ const systems = {
       return () => pool.query({ name: 'r', text: 'SELECT release_lock($1, $2)', values: [name, token] })
     }
   },
-  // The library for locks in Redis that is kept up: the last release of redlock is of 2020.
+  // redis-semaphore is maintained; the last release of redlock is from 2020.
   'redis-semaphore': async () => {
     const [{ Mutex }, { Redis }] = await Promise.all([import('redis-semaphore'), import('ioredis')])
     const client = new Redis(process.env.REDIS_URL)
     return async name => {
-      const mutex = new Mutex(client, name, { lockTimeout: ttl, acquireTimeout: Infinity }) // its own pause, 10 ms
+      const mutex = new Mutex(client, name, { lockTimeout: ttl, acquireTimeout: Infinity }) // default pause, 10 ms
       await mutex.acquire()
       return () => mutex.release()
     }
   }
 }
 
-// Of a process and its children, in microseconds.
+// Returns the processor time of a process and its children, in microseconds.
 function processorTime (pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
@@ -82,6 +82,6 @@ const figures = [1000 * times.length / (performance.now() - begin), 0, 0, ownTim
 times.sort((a, b) => a - b)
 const n = times.length
 if (n > 0) figures.splice(1, 4, times[n >> 1], times[Math.floor(n * 0.99)], figures[3] / n, figures[4] / n)
-else figures.fill(0) // others have had it all the time
-await Promise.race([Promise.all(all), sleep(5000)]) // nothing stays locked for the next one
+else figures.fill(0) // other processes have held the lock all the time
+await Promise.race([Promise.all(all), sleep(5000)]) // so that no lock stays held for the next system
 process.stdout.write(figures.map(Math.floor).join(' ') + '\n', () => process.exit())

@@ -1,9 +1,9 @@
-"""One system of the benchmark of libraries: so many workers acquire and release for a while.
+"""Measures one system in the benchmark of libraries: a number of workers acquire and release for some seconds.
 
     bench.py SYSTEM WORKERS own|hot SECONDS SERVER-PID
 
-It prints what bench/libraries/go prints. PostgreSQL is found by libpq's variables, Redis by REDIS_URL. Systems whose
-names end with -asyncio have tasks for workers, the others threads.
+Prints the same figures as bench/libraries/go. Libpq's variables name PostgreSQL, and REDIS_URL names Redis. Workers are
+tasks in systems whose names end with -asyncio, and threads in the others.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import time
 
 TTL = 10
 WARMUP = 0.5
-REST = 5  # for those who still wait: nothing stays locked for the next one
+REST = 5  # seconds in which waiting workers can end, so that no lock stays held for the next system
 TRY = (
     "INSERT INTO table_lock AS l VALUES (%s, %s, now() + '10 s') ON CONFLICT (name) DO UPDATE"
     " SET owner = excluded.owner, expires_at = excluded.expires_at WHERE l.expires_at < now()"
@@ -82,7 +82,7 @@ def redis_lock(workers):
 
     def use(name, took):
         begun = time.perf_counter()
-        with client.lock(name, timeout=TTL):  # its own pause, 100 ms
+        with client.lock(name, timeout=TTL):  # the library's default pause, 100 ms
             took(begun)
 
     return lambda worker: use
@@ -135,7 +135,7 @@ TASKS = {"lock_election-asyncio": library_asyncio, "direct-asyncio": direct_asyn
 
 
 def processor_time(pid):
-    """Of a process and its children, in microseconds."""
+    """Returns the processor time of a process and its children, in microseconds."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -171,7 +171,7 @@ class Measurement:
         took = time.perf_counter() - self.begun
         used, own = processor_time(self.server) - self.used, own_time() - self.own
         times, n = sorted(self.times), len(self.times)
-        if n == 0:  # others have had it all the time
+        if n == 0:  # other processes have held the lock all the time
             print("0 0 0 0 0", flush=True)
             return
         p50, p99 = (int(1e6 * times[n * p // 100]) for p in (50, 99))

@@ -25,8 +25,8 @@ import org.apache.zookeeper.data.Stat;
 
 /**
  * ZooKeeper, by Curator's recipes: one session for each client of the benchmark. Workloads and protocol are those of
- * harness.h. The environment variable ZOOKEEPER says where. nanoTime() is the system's monotonic clock, the same in all
- * processes.
+ * harness.h. The environment variable ZOOKEEPER names the server. nanoTime() is the system's monotonic clock, so that
+ * its values can be compared between processes.
  */
 public final class Bench {
     private static final long NS_PER_S = 1_000_000_000L;
@@ -34,8 +34,8 @@ public final class Bench {
     private static final int CONNECT_MS = 15_000;
     private static final int LEAD_MS = 5;
     private static final int REST_MS = 2;
-    private static final int PARALLEL = 64; // who enters the queue at the same time
-    private static final int CONNECTIONS = 8; // that a long queue shares
+    private static final int PARALLEL = 64; // candidates that enter the queue at the same time
+    private static final int CONNECTIONS = 8; // connections for the candidates of a long queue
     private static final int FILL_STEP = 200; // locks in a transaction
 
     private static final Map<String, String> options = new HashMap<>();
@@ -43,7 +43,7 @@ public final class Bench {
     private static volatile long releasedAt;
     private static volatile int releasedBy = -1;
 
-    /** What a client does again and again. */
+    /** An operation that a client repeats. */
     private interface Operation {
         void run(Client client) throws Exception;
     }
@@ -69,7 +69,7 @@ public final class Bench {
             return count == 0 ? 0 : values[(int) (p * (count - 1) + 0.5)] / 1000.0;
         }
 
-        /** Sorts them. */
+        /** Sorts the samples, and prints their figures. */
         void print(long all, double seconds, String extra) {
             Arrays.sort(values, 0, count);
             System.out.printf("ops=%d all=%d rate=%.1f p50=%.1f p90=%.1f p99=%.1f max=%.1f%s%n", count, all,
@@ -85,7 +85,7 @@ public final class Bench {
         InterProcessMutex own;
         String ownNode;
         long all;
-        long again; // grants to the client that had released
+        long again; // grants to the client that had released last
 
         Client(int number, int sessionMs) throws Exception {
             this.number = number;
@@ -134,7 +134,7 @@ public final class Bench {
         Runtime.getRuntime().halt(1);
     }
 
-    /** A thread whose failure is the program's. */
+    /** Starts a thread. If it fails, the program fails. */
     private static Thread thread(Client client, Operation operation) {
         Thread thread = new Thread(null, () -> {
             try {
@@ -192,7 +192,7 @@ public final class Bench {
         c.ownNode = c.own.getParticipantNodes().iterator().next();
     }
 
-    /** Every request keeps the session alive; this one also tells whether the lock is still there. */
+    /** Renews by a request, each of which keeps the session alive. This one also checks that the lock still exists. */
     private static void renew(Client c) throws Exception {
         long start = System.nanoTime();
         if (c.curator.checkExists().forPath(c.ownNode) == null) {
@@ -251,7 +251,7 @@ public final class Bench {
         return "/elections/crash " + i;
     }
 
-    /** The process that will be killed. It asks so often that the session's own pings are never due. */
+    /** Runs in the process that will be killed. Sends requests so often that the session's own pings are never due. */
     private static void leaders(int n) throws Exception {
         for (int i = 0; i < n; i++) {
             Client client = new Client(i, (int) number("ttl", 2000));
@@ -365,7 +365,7 @@ public final class Bench {
         }
     }
 
-    /** The queue is built in so many seconds at most: each candidate reads the whole of it. */
+    /** Entering the queue takes at most the limit of seconds, because each candidate reads the whole queue. */
     private static void queue(double seconds) throws Exception {
         int wanted = (int) number("queued", 10_000) + 1, n = 0;
         LinkedBlockingQueue<Candidate> granted = new LinkedBlockingQueue<>();
@@ -433,7 +433,7 @@ public final class Bench {
                 held.get() * (double) NS_PER_S / (System.nanoTime() - start));
         System.out.flush();
         while (System.in.read() >= 0) {
-            // they end with the session
+            // keep the session open, because the locks end with it
         }
         Runtime.getRuntime().halt(0);
     }
