@@ -1,5 +1,5 @@
 // etcd, by the package concurrency: one client and one session for each client of the benchmark. Workloads and protocol
-// are those of harness.h. ETCD_ENDPOINT says where.
+// are those of harness.h. ETCD_ENDPOINT names the server.
 package main
 
 import (
@@ -28,7 +28,7 @@ const (
 	restTime    = 2 * time.Millisecond
 	eachSize    = 100
 	txnLimit    = 128 // operations in a transaction, etcd's default
-	parallel    = 64  // who enters a queue, or fills, at the same time
+	parallel    = 64  // goroutines that enter a queue, or acquire locks in fill, at the same time
 	nanoseconds = int64(time.Second)
 )
 
@@ -58,7 +58,7 @@ func check(err error) {
 	}
 }
 
-// Of the system, so that two processes can compare it.
+// now returns the system's monotonic time in nanoseconds, so that its values can be compared between processes.
 func now() int64 {
 	var t unix.Timespec
 	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &t))
@@ -127,7 +127,8 @@ func pair(c *client) {
 	c.done(end, end-start)
 }
 
-// A transaction of a small transaction for each name, which puts the key if it is not there; and one of deletions.
+// each acquires all names in one transaction, by a nested transaction for each name that puts the key if it does not
+// exist, and deletes the acquired keys in a second transaction.
 func each(c *client) {
 	var tries, deletions []v3.Op
 	var keys []string
@@ -172,7 +173,7 @@ func lead(c *client) {
 	time.Sleep(restTime)
 }
 
-// The cheapest answer that is right: a read. TryLock of the package writes a key and deletes it.
+// tryOnce reads the first key, which is the cheapest correct attempt: the package's TryLock writes and deletes a key.
 func tryOnce(c *client) {
 	start := now()
 	owner, err := c.db.Get(background, "held/", v3.WithFirstCreate()...)
@@ -268,7 +269,8 @@ func ttlSeconds() int64 {
 	return (number("ttl", 2000) + 999) / 1000
 }
 
-// The process that will be killed. The session's own renewals are switched off, so that it is known which was the last.
+// leaders runs in the process that will be killed. The session's own renewals are switched off, so that the last
+// renewal is known.
 func leaders(n int) {
 	var output sync.Mutex
 	for i := 0; i < n; i++ {
@@ -389,7 +391,8 @@ func untilQueued(db *v3.Client, n int64) {
 	}
 }
 
-// The last who have entered still read the queue: until the server answers as fast as ever.
+// untilQuiet waits until the server replies quickly again, because the last candidates still read the queue after
+// entering.
 func untilQuiet(db *v3.Client) {
 	for fast := 0; fast < 20; {
 		start := now()
@@ -403,7 +406,8 @@ func untilQuiet(db *v3.Client) {
 	}
 }
 
-// The queue is built in so many seconds at most: each candidate makes the server read the whole of it.
+// queue measures hand-offs. Entering the queue takes at most the limit of seconds, because each candidate makes the
+// server read the whole queue.
 func queue(seconds float64) {
 	n := int(number("queued", 10000)) + 1
 	candidates := make([]*candidate, n)
@@ -457,7 +461,7 @@ func queue(seconds float64) {
 	disperse(candidates)
 }
 
-// What is left behind would end in the middle of the next measurement.
+// disperse revokes the leases of all candidates, which would otherwise expire during the next measurement.
 func disperse(candidates []*candidate) {
 	var gone sync.WaitGroup
 	leases := make(chan *candidate)
