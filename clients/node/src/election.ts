@@ -28,7 +28,7 @@ interface Session {
 /** The intervals in ms at which an observer reads, with and without notifications. */
 const SELDOM = 5000
 const OFTEN = 1000
-/** The maximum number of changes that are read at once. */
+/** The maximum number of changes that are read in one statement. */
 const MANY = 64
 /** The first and the longest pause in ms after a temporary error. */
 const FIRST_PAUSE = 100

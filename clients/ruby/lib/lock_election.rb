@@ -22,7 +22,7 @@ module LockElection
     #            PGDATABASE, ... apply
     # ttl::      seconds, from 0.1 to 24 days
     # name::     the name that operators see for this process; nil = host:pid
-    # on_event:: callable that is called with each Event, one after the other, in a thread of its own
+    # on_event:: callable that is called with each Event, one after the other, in a separate thread
     #
     # Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
     def connect(conninfo = "", ttl: 30, name: nil, on_event: nil)

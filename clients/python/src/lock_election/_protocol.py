@@ -168,7 +168,7 @@ class Claim(Request):
     state: str = WAITING
     phase: str = NEW
     token: int = 0
-    alone: bool = False  # sent in a call of its own, because a call with other items was rejected as a whole
+    alone: bool = False  # sent in a separate call, because a call with other items was rejected as a whole
     overdue: bool = False  # its wait has timed out, so only a grant in the first reply counts
     error: Optional[Error] = None
     evicted: bool = False  # LOST, and not released yet
@@ -724,7 +724,7 @@ class Protocol(Request):
         for lease in list(self.leases.values()):
             self._unanswered(lease)
             if lease.state is NEW and not (self.opened and errors.passes(error)):
-                self._not_granted(lease, error)  # fail at once, because there is no lease yet that a retry could save
+                self._not_granted(lease, error)  # fail now, because there is no lease yet that a retry could save
         if self.opened and not errors.passes(error):
             # Callers that do not wait get the error. Waiters and holds stay until the lease's deadline.
             for claim in [claim for lease in self.leases.values() for claim in lease.asks if claim.attempt]:

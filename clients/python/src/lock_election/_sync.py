@@ -289,7 +289,7 @@ class Session(SessionBase):
         self._selector.register(self._alarmed, selectors.EVENT_READ)
         self._armed = -1  # the descriptor of the connection, while the session's own thread watches it
         self._sleeps_until = 0.0
-        self._waits = (-1, False, False, 0.0)  # what the job waits for
+        self._waits = (-1, False, False, 0.0)  # the events that the job waits for
         self._woken = 0  # number of times that a caller was woken up
         try:
             self._start(self._wake)
@@ -315,7 +315,7 @@ class Session(SessionBase):
         ttl: seconds; None = the session's TTL. With a different TTL, the lock gets its own lease.
         wait: seconds; None = forever, 0 = try once.
         shared: whether other shared holders are admitted at the same time.
-        on_lost: function that is called once with the hold, in a thread of its own, if the hold is lost.
+        on_lost: function that is called once with the hold, in a separate thread, if the hold is lost.
         """
         check_on_lost(on_lost, of_threads=True)
         return Lock(self, *lock_of(names, shared), ttl, None, wait, on_lost)
@@ -724,7 +724,7 @@ def connect(
     conninfo: same as for psycopg.connect(), with one or several hosts. If empty, PGHOST, PGDATABASE, ... apply.
     ttl: seconds, from 0.1 to 2073600 (24 days).
     name: the name that operators see for this process; None = host:pid.
-    on_event: function that is called with each Event, one after the other, in a thread of its own.
+    on_event: function that is called with each Event, one after the other, in a separate thread.
 
     Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
     """

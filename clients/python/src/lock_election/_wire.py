@@ -219,7 +219,7 @@ class PgWire:
     def _resolve(self, host: Dict[str, str], until: float) -> Generator[Wait, bool, List[Dict[str, str]]]:
         """Returns one set of parameters for each address of a host.
 
-        The name is resolved in a thread of its own, because nothing can limit or stop getaddrinfo().
+        The name is resolved in a separate thread, because nothing can limit or stop getaddrinfo().
         """
         name = host.get("host", "")
         if not name or "hostaddr" in host or name[0] in "/@" or "\\" in name or _is_address(name):

@@ -264,7 +264,7 @@ module LockElection
       @connect_at = failed
       @leases.values.each do |lease|
         unanswered(lease)
-        # Fail at once if there is no lease yet that a retry could save.
+        # Fail now if there is no lease yet that a retry could save.
         not_granted(lease, error) if lease.state == :new && !(@opened && error.passes?)
       end
       return if !@opened || error.passes?

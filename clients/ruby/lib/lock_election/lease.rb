@@ -128,7 +128,7 @@ module LockElection
       @state = :waiting # as the application sees it: :waiting, :held, :over, :lost
       @phase = :new # on the server: :new, :sent (no reply yet), :pending, :queued, :granted, :done (nothing is left)
       @token = 0
-      @alone = false # sent in a call of its own, because a call with other items was rejected as a whole
+      @alone = false # sent in a separate call, because a call with other items was rejected as a whole
       @overdue = false # its wait has timed out, so only a grant in the first reply counts
       @evicted = false # :lost, and not released yet
       @hold_for = 0.0

@@ -22,7 +22,7 @@ module LockElection
     #           take up to a quarter of the TTL in any case, so that even a short wait acquires a free lock
     # shared::  whether other shared holders are admitted at the same time
     # ttl::     seconds; nil = the session's TTL. With a different TTL, the lock gets its own lease
-    # on_lost:: callable that is called once with the hold, in a thread of its own, if the hold is lost
+    # on_lost:: callable that is called once with the hold, in a separate thread, if the hold is lost
     #
     # Raises NotAcquired if others hold it or the wait timed out, LockLost if the session has ended, Canceled after
     # close(), Unavailable if wait is 0 and the server has not replied in time, and DeadlockDetected, LimitExceeded,

@@ -309,7 +309,7 @@ module LockElection
 
     # --- losses -------------------------------------------------------------------------------------------------------
 
-    # Logs the loss of a hold, and calls on_lost in a thread of its own.
+    # Logs the loss of a hold, and calls on_lost in a separate thread.
     def tell_lost(claim)
       log(:warn, "lost #{claim}: #{claim.error.message}")
       return unless claim.on_lost

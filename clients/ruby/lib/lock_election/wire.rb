@@ -228,7 +228,7 @@ module LockElection
 
     def put_last(host) = @hosts.push(@hosts.delete_at(@hosts.index(host)))
 
-    # Returns a target for each address of a host. The name is resolved in a thread of its own, because nothing can
+    # Returns a target for each address of a host. The name is resolved in a separate thread, because nothing can
     # limit or stop getaddrinfo().
     def resolve(host, till)
       name = host["host"].to_s

@@ -212,7 +212,7 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Acquires a lock, a shared lock, a permit, or several locks at once.
+	 * Acquires a lock, a shared lock, a permit, or several locks together.
 	 *
 	 * @param request the locks or the permit to acquire
 	 * @param wait the limit of the time in the queue; null for no limit; zero does not wait
@@ -346,7 +346,7 @@ public final class LockElection implements AutoCloseable {
 	// --- elections ---
 
 	/**
-	 * Campaigns repeatedly, and leads when elected, in a thread of its own. Reopens a session that has ended.
+	 * Campaigns repeatedly, and leads when elected, in a separate thread. Reopens a session that has ended.
 	 *
 	 * @param election 1 to 255 bytes
 	 * @param value the candidate's public text, such as its address; 1 to 4096 bytes

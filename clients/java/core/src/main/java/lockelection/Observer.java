@@ -9,7 +9,7 @@ import java.util.function.Consumer;
 public final class Observer implements AutoCloseable {
 	private static final String COLUMNS = "SELECT change, how, candidate, term FROM ";
 
-	/** The maximum number of changes that are read at once. */
+	/** The maximum number of changes that are read in one statement. */
 	static final int MOST = 64;
 
 	final String election;
