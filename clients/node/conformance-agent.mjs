@@ -165,7 +165,8 @@ const commands = {
   }
 }
 
-// An error of the library, of the application's own connection, or the reason of a cancel.
+// Returns the status of an error, which comes from the library or the application's own connection, or is a cancel's
+// reason.
 function failure (error, signal) {
   const { code, sqlstate } = error instanceof LockElectionError ? error : serverError(error) ?? { code: 'failed' }
   const status = signal.aborted && error === signal.reason ? 'canceled' : code
@@ -195,5 +196,5 @@ lines.on('close', async () => {
   await Promise.all([...sessions.values()].map(session => session.close({ limit: 1000 })))
   process.exit(0)
 })
-process.stdout.write('') // opens it
+process.stdout.write('') // opens the pipe, so that it is counted below
 const own = sockets()

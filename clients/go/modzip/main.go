@@ -1,4 +1,4 @@
-// Command modzip writes modules of Go as a GOPROXY=file:// serves them, the same bytes each time:
+// Command modzip writes Go modules to a directory for GOPROXY=file://, with the same bytes in each run:
 //
 //	modzip OUT VERSION DIRECTORY...
 package main

@@ -1,6 +1,6 @@
-// Pairs of acquire and release, one after the other: with the bare driver and two plain statements, and with a session;
-// then with a session where many come at once.
-//   node bench/pairs.mjs [SECONDS]     with a server in PGHOST and the like; rounds take turns, the medians count
+// Measures pairs of acquire and release, one after the other, with two plain statements of the driver, and with a
+// session; then many concurrent pairs with a session.
+//   node bench/pairs.mjs [SECONDS]     on the server of PGHOST, ...; prints the medians of alternating rounds
 import { LockElection } from 'lock-election'
 import pg from 'pg'
 

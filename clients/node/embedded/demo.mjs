@@ -41,7 +41,7 @@ class Worker {
     this.child = spawn(process.execPath, [fileURLToPath(import.meta.url), 'worker', name, task],
       { env: { ...process.env, ...environment }, stdio: ['pipe', 'pipe', 'inherit'], windowsHide: true })
     this.closed = once(this.child, 'close')
-    this.child.stdin.on('error', () => {}) // a killed worker reads nothing
+    this.child.stdin.on('error', () => {}) // ignores that a killed worker reads nothing
     this.#lines = createInterface({ input: this.child.stdout })[Symbol.asyncIterator]()
     workers.push(this)
   }
@@ -67,7 +67,7 @@ async function demo () {
   console.log('Starting a throw-away PostgreSQL ...')
   const server = await start()
   const db = new pg.Client(server.options)
-  db.on('error', () => {}) // a query reports it
+  db.on('error', () => {}) // the next query reports the error
   try {
     await db.connect()
     const { rows: [{ server_version: version }] } = await db.query('SHOW server_version')
@@ -98,7 +98,7 @@ async function demo () {
   line('', 'The server and its files are gone.')
 }
 
-// Two workers; the second one waits for the first.
+// Starts two workers, of which the second one waits for the first.
 async function two (server, db, task, work) {
   const a = new Worker('A', task, server.environment)
   line('A', await a.line())

@@ -1,9 +1,9 @@
-// Adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+// Adds each number that it reads to a balance. It cannot commit a write after its lock is lost.
 import { createInterface } from 'node:readline'
 import connect from 'knex'
 import { LockElection } from 'lock-election'
 
-const knex = connect({ client: 'pg', connection: {} }) // PGHOST and the like
+const knex = connect({ client: 'pg', connection: {} }) // uses PGHOST, ...
 const session = await LockElection.connect({ ttl: 60_000 })
 const hold = await session.acquire(process.argv[2] ?? 'balance')
 console.log('ready')

@@ -1,10 +1,10 @@
-// Adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+// Adds each number that it reads to a balance. It cannot commit a write after its lock is lost.
 import { createInterface } from 'node:readline'
 import { PrismaPg } from '@prisma/adapter-pg'
-import { PrismaClient } from '@prisma/client' // made from schema.prisma by "npx prisma generate"
+import { PrismaClient } from '@prisma/client' // generated from schema.prisma by "npx prisma generate"
 import { LockElection } from 'lock-election'
 
-const prisma = new PrismaClient({ adapter: new PrismaPg({}) }) // PGHOST and the like
+const prisma = new PrismaClient({ adapter: new PrismaPg({}) }) // uses PGHOST, ...
 const session = await LockElection.connect({ ttl: 60_000 })
 const hold = await session.acquire(process.argv[2] ?? 'balance')
 console.log('ready')

@@ -1,4 +1,4 @@
-// Adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+// Adds each number that it reads to a balance. It cannot commit a write after its lock is lost.
 import { createInterface } from 'node:readline'
 import { LockElection } from 'lock-election'
 import { DataTypes, Sequelize } from 'sequelize'

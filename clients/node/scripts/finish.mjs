@@ -1,4 +1,5 @@
-// After tsc: each half of dist says what kind of modules it has, and the package has the repository's licence.
+// Runs after tsc: writes the type of modules to each half of dist, and copies the repository's licence into the
+// package.
 import { copyFileSync, writeFileSync } from 'node:fs'
 
 const root = new URL('../', import.meta.url)

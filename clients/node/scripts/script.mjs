@@ -1,4 +1,4 @@
-// Before tsc: the portable edition becomes a module, so that it is in the package however that is bundled.
+// Runs before tsc: converts the portable edition to a module, so that every bundler includes it in the package.
 import { readFileSync, writeFileSync } from 'node:fs'
 
 const sql = readFileSync(new URL('../../../sql/portable/lock_election.sql', import.meta.url), 'utf8')

@@ -1,4 +1,4 @@
-//! Adds each number that it reads to a balance, with diesel. What it writes after its lock is lost is refused.
+//! Adds each number that it reads to a balance, with diesel. It cannot commit a write after its lock is lost.
 
 use diesel::prelude::*;
 use diesel_async::scoped_futures::ScopedFutureExt;

@@ -1,4 +1,4 @@
-//! Adds each number that it reads to a balance, with sqlx. What it writes after its lock is lost is refused.
+//! Adds each number that it reads to a balance, with sqlx. It cannot commit a write after its lock is lost.
 
 use lock_election::{Hold, Session};
 use sqlx::PgPool;
@@ -11,7 +11,7 @@ type Error = Box<dyn std::error::Error>;
 async fn main() -> Result<(), Error> {
     let [url, name] = [1, 2].map(|i| std::env::args().nth(i).unwrap_or_default());
     let session = Session::connect(&url).await?;
-    let pool = PgPool::connect_with(PgConnectOptions::new()).await?; // PGHOST and the like
+    let pool = PgPool::connect_with(PgConnectOptions::new()).await?; // uses PGHOST, ...
     let hold = session.lock(&name).await?;
     println!("ready");
     let mut lines = BufReader::new(stdin()).lines();

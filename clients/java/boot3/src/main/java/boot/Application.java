@@ -7,7 +7,7 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.context.annotation.Bean;
 import org.springframework.integration.support.locks.LockRegistry;
 
-/** Spring Boot 3: locks the key of its first argument, says so, and unlocks it after a line of standard input. */
+/** Spring Boot 3: locks the key of its first argument, prints that, and unlocks it after a line of standard input. */
 @SpringBootApplication
 public class Application {
 	public static void main(String[] args) {

@@ -8,7 +8,7 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.scheduling.annotation.EnableScheduling;
 import org.springframework.scheduling.annotation.Scheduled;
 
-/** A method with {@code @Scheduled}, in every replica: one of them runs it, each minute or each --period=MILLISECONDS. */
+/** A {@code @Scheduled} method in all replicas, which one of them runs each minute, or each --period=MILLISECONDS. */
 @EnableScheduling
 @SpringBootApplication(proxyBeanMethods = false)
 public class Minutely {
@@ -17,7 +17,7 @@ public class Minutely {
 
 	Minutely(LockElection locks, @Value("${period:60000}") long period) {
 		this.locks = locks;
-		this.closed = Duration.ofMillis(period * 4 / 5); // less than the period, more than the clocks differ
+		this.closed = Duration.ofMillis(period * 4 / 5); // shorter than the period, longer than the clocks differ
 	}
 
 	public static void main(String[] args) {

@@ -5,7 +5,7 @@ import jakarta.persistence.PersistenceConfiguration;
 import lockelection.Hold;
 import org.hibernate.Session;
 
-/** Adds to a balance with Hibernate. What it writes after its lock is lost is refused. */
+/** Adds to a balance with Hibernate. It cannot commit a write after its lock is lost. */
 public class HibernateBalance implements AutoCloseable {
 	private final EntityManagerFactory factory;
 
@@ -16,7 +16,7 @@ public class HibernateBalance implements AutoCloseable {
 
 	void add(int more, Hold hold) {
 		factory.runInTransaction(manager -> {
-			manager.unwrap(Session.class).doWork(hold::fence); // LockLostException: rolled back
+			manager.unwrap(Session.class).doWork(hold::fence); // throws LockLostException, which rolls back
 			manager.find(Balance.class, 1).add(more);
 		});
 	}

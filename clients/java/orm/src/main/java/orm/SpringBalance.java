@@ -9,7 +9,7 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.transaction.annotation.Transactional;
 
-/** Adds to a balance in the transactions of Spring. What it writes after its lock is lost is refused. */
+/** Adds to a balance in Spring's transactions. It cannot commit a write after its lock is lost. */
 @SpringBootApplication
 @Transactional
 public class SpringBalance {
@@ -21,24 +21,24 @@ public class SpringBalance {
 		this.jdbc = jdbc;
 	}
 
-	/** JdbcTemplate. */
+	/** Adds with JdbcTemplate. */
 	public void addByJdbc(int more, Hold hold) {
 		jdbc.execute((Connection connection) -> {
-			hold.fence(connection); // LockLostException: rolled back
+			hold.fence(connection); // throws LockLostException, which rolls back
 			return null;
 		});
 		jdbc.update("UPDATE balance SET amount = amount + ? WHERE id = 1", more);
 	}
 
-	/** JPA, as in Spring Data. */
+	/** Adds with JPA, as in Spring Data. */
 	public void addByJpa(int more, Hold hold) {
-		manager.unwrap(Session.class).doWork(hold::fence); // LockLostException: rolled back
+		manager.unwrap(Session.class).doWork(hold::fence); // throws LockLostException, which rolls back
 		manager.find(Balance.class, 1).add(more);
 	}
 
-	/** The fence as SQL. */
+	/** Adds with the fence as an SQL statement. */
 	public void addBySql(int more, Hold hold) {
-		manager.createNativeQuery(hold.fenceSql()).getSingleResult(); // SQLSTATE LE001: rolled back
+		manager.createNativeQuery(hold.fenceSql()).getSingleResult(); // throws SQLSTATE LE001, which rolls back
 		jdbc.update("UPDATE balance SET amount = amount + ? WHERE id = 1", more);
 	}
 }

@@ -202,7 +202,7 @@ public final class Agent {
 		return hold;
 	}
 
-	/** Makes a URL of libpq's keywords. */
+	/** Returns a URL for a connection string with libpq's keywords. */
 	private static String url(String dsn) {
 		Map<String, String> words = Stream.of(dsn.trim().split("\\s+")).map(word -> word.split("=", 2))
 				.collect(Collectors.toMap(pair -> pair[0], pair -> pair[1]));

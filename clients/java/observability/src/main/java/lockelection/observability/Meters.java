@@ -9,18 +9,18 @@ import lockelection.Event;
 import lockelection.Listener;
 
 /**
- * Measures with Micrometer: {@code new Options().listener(new Meters(registry))}. The meters are
+ * Reports the events of sessions to Micrometer: {@code new Options().listener(new Meters(registry))}. The meters are
  * <ul>
  * <li>{@code lock_election.acquire}, a timer of the waits, with the tags {@code mode} and {@code outcome} (acquired or
  * not_acquired);
  * <li>{@code lock_election.hold}, a timer of the holds, with the tags {@code mode} and {@code outcome} (released or
  * lost);
- * <li>{@code lock_election.held}, a gauge of the holds that are held now;
+ * <li>{@code lock_election.held}, a gauge of the current number of holds;
  * <li>{@code lock_election.suspension}, a timer of the session's suspensions;
- * <li>{@code lock_election.ended}, a counter of the sessions that have lost their lease.
+ * <li>{@code lock_election.ended}, a counter of the losses of a session's lease.
  * </ul>
  *
- * <p>Several sessions share one object, because a registry has only one gauge of a name.
+ * <p>Use one object for all sessions, because a registry has only one gauge of a name.
  */
 public final class Meters implements Listener {
 	private final MeterRegistry registry;
@@ -28,7 +28,7 @@ public final class Meters implements Listener {
 	private final AtomicInteger held;
 
 	/**
-	 * Measures without the names of locks, of which there may be too many for tags.
+	 * Creates meters without tags for the names of locks, because too many names are bad for a registry.
 	 *
 	 * @param registry the registry of the meters
 	 */
@@ -37,10 +37,10 @@ public final class Meters implements Listener {
 	}
 
 	/**
-	 * Measures with more tags.
+	 * Creates meters with additional tags.
 	 *
 	 * @param registry the registry of the meters
-	 * @param tags returns the tags of the timers of a lock, with the same keys for all events
+	 * @param tags a function that returns the additional tags of a timer, with the same keys for all events
 	 */
 	public Meters(MeterRegistry registry, Function<Event, ? extends Iterable<Tag>> tags) {
 		this.registry = registry;

@@ -16,7 +16,7 @@ import lockelection.LockException;
 import lockelection.LockException.Status;
 
 /**
- * Makes spans of OpenTelemetry: {@code new Options().listener(new Spans())}. They are
+ * Creates spans of OpenTelemetry: {@code new Options().listener(new Spans())}. They are
  * <ul>
  * <li>{@code acquire lock}, from the request to the grant or the end of the wait; an error if the server has refused
  * the request, or the session has ended;
@@ -36,15 +36,15 @@ public final class Spans implements Listener {
 	private final Tracer tracer;
 	private final Context caller;
 
-	/** Makes the spans with the global OpenTelemetry. */
+	/** Creates the spans with the global OpenTelemetry. */
 	public Spans() {
 		this(GlobalOpenTelemetry.get());
 	}
 
 	/**
-	 * Makes the spans with this one.
+	 * Creates the spans with the given OpenTelemetry.
 	 *
-	 * @param telemetry such as an OpenTelemetrySdk
+	 * @param telemetry an object such as an OpenTelemetrySdk
 	 */
 	public Spans(OpenTelemetry telemetry) {
 		this(telemetry.getTracer("lock_election"), Context.root());

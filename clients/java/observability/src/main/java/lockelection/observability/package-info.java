@@ -1,2 +1,2 @@
-/** Listeners that make spans of OpenTelemetry and meters of Micrometer from the events of a session. */
+/** Listeners that create spans of OpenTelemetry and meters of Micrometer from the events of a session. */
 package lockelection.observability;

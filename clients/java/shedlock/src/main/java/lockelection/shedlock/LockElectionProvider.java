@@ -17,22 +17,22 @@ import net.javacrumbs.shedlock.core.SimpleLock;
 /**
  * A lock provider for ShedLock on a {@link LockElection}. It needs no table.
  *
- * <p>{@code lockAtMostFor} limits how long a task has the lock. It need not be a guess for the case that a process
- * dies: the lock is then free after the session's TTL, or after {@code lockAtLeastFor} if that is longer. {@code
- * lockAtLeastFor} closes the name on the server, for at most its setting lock_election.max_hold_for (1 day). A task
- * with a longer one does not run, and its scheduler gets an exception.
+ * <p>{@code lockAtMostFor} limits the time for which a task holds the lock. You need not guess it for the case that a
+ * process dies: the lock is then free after the session's TTL, or after {@code lockAtLeastFor} if that is longer.
+ * {@code lockAtLeastFor} closes the name on the server. If it exceeds the server's setting lock_election.max_hold_for
+ * (1 day), the task does not run, and its scheduler gets an exception.
  *
  * <p>A session that has ended, after an outage longer than its TTL, is reopened.
  */
 public final class LockElectionProvider implements ExtensibleLockProvider {
-	/** More time than passes between the request for a lock and its grant. */
+	/** Upper limit of the time between the request for a lock and its grant. */
 	private static final Duration ROOM = Duration.ofSeconds(15);
 
 	private final LockElection locks;
 	private final String prefix;
 
 	/**
-	 * Makes a provider whose names begin with "shedlock ".
+	 * Creates a provider whose names begin with "shedlock ".
 	 *
 	 * @param locks the session, to be closed after the scheduler
 	 */
@@ -41,7 +41,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 	}
 
 	/**
-	 * Makes a provider with a prefix of your own.
+	 * Creates a provider with your own prefix.
 	 *
 	 * @param locks the session, to be closed after the scheduler
 	 * @param prefix the prefix of the names, which have at most 255 bytes with it
@@ -73,7 +73,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 		}
 	}
 
-	/** Whether the server accepts a slightly longer hold_for. Throws LockException if it rejects even this one. */
+	/** Whether the server accepts a slightly longer hold_for. Throws LockException if it rejects even atLeast. */
 	private boolean hasRoom(String name, Duration atLeast) throws InterruptedException {
 		try {
 			locks.checkHoldFor(name, atLeast.plus(ROOM));
@@ -88,7 +88,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 
 	private static final class Lock extends AbstractSimpleLock {
 		private final Hold hold;
-		/** The time of the request; equal to "since" if the server closes no name for longer than lockAtLeastFor. */
+		/** The time of the request; equal to "since" if the server does not accept more than lockAtLeastFor. */
 		private final long asked;
 		/** The time from which lockAtMostFor and lockAtLeastFor count. */
 		private final long since;
@@ -115,7 +115,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 				if (expired.complete(false))
 					hold.release(over ? null : atLeast.plusNanos(since - asked));
 			} catch (LockException e) {
-				if (e.status() != LockException.Status.UNKNOWN) // otherwise the session keeps trying
+				if (e.status() != LockException.Status.UNKNOWN) // UNKNOWN: the session keeps retrying
 					throw new net.javacrumbs.shedlock.support.LockException("Can not unlock " + hold, e);
 			}
 		}

@@ -80,7 +80,7 @@ public class KeyLock implements Lock {
 	/**
 	 * Like {@link #tryLock(long, TimeUnit)}, with a TTL that differs from the session's.
 	 *
-	 * @param waitTime how long to wait in the queue; zero: not at all
+	 * @param waitTime the limit of the time in the queue; zero does not wait
 	 * @param ttl 100 ms to 24 days; null for the session's TTL. Has no effect if the thread owns the lock already
 	 * @return false if the lock was not acquired in time
 	 * @throws InterruptedException if the thread was interrupted; nothing is acquired

@@ -15,8 +15,8 @@ import org.springframework.integration.support.locks.ExpirableLockRegistry;
 import org.springframework.integration.support.locks.LockRegistry;
 
 /**
- * Configures, for Spring Boot 3 and 4, a {@link LockElection} and, if Spring Integration is there, a registry on it,
- * unless the application has its own.
+ * Configures a {@link LockElection} for Spring Boot 3 and 4 and, if Spring Integration is present, a registry on it,
+ * unless the application defines its own.
  */
 @AutoConfiguration(afterName = {
 		"org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration", // Boot 3
@@ -45,12 +45,12 @@ public class LockElectionAutoConfiguration {
 				: LockElection.connect(source.getObject(), options);
 	}
 
-	/** The registry, in a class of its own: without Spring Integration it cannot be loaded. */
+	/** Configures the registry. It is a separate class, because it cannot be loaded without Spring Integration. */
 	@Configuration(proxyBeanMethods = false)
 	@ConditionalOnClass(ExpirableLockRegistry.class)
 	static class Registry {
 		/**
-		 * Makes the registry of the locks.
+		 * Creates the registry of the locks.
 		 *
 		 * @param locks the session
 		 * @param properties lock-election.*

@@ -38,7 +38,7 @@ public class LockElectionProperties {
 	}
 
 	/**
-	 * The TTL: how long locks outlive the program if it dies.
+	 * The TTL, which is the time for which locks outlive the program if it dies.
 	 *
 	 * @return 100 ms to 24 days
 	 */

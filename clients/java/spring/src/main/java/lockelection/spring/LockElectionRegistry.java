@@ -16,16 +16,16 @@ import org.springframework.util.ClassUtils;
 
 /**
  * A lock registry for Spring Integration on a {@link LockElection}. Waiting threads are in a queue, and are notified of
- * their turn; nothing is polled.
+ * their grant, without polling.
  *
- * <p>The session keeps a lock alive until it is unlocked, so the application need not renew it. The TTL is how long the
- * lock outlives its process if that dies. If a lock is lost, its {@link #hold} is invalid at once, and the next call
- * throws: {@code unlock()} a {@link ConcurrentModificationException}, another {@code lock()} a
- * {@link LockLostException}.
+ * <p>The session keeps a lock alive until it is unlocked, so the application need not renew it. The TTL is the time for
+ * which the lock outlives its process if that dies. If a lock is lost, its {@link #hold} is invalid immediately, and
+ * the next call throws an exception: {@code unlock()} a {@link ConcurrentModificationException}, and another {@code
+ * lock()} a {@link LockLostException}.
  *
- * <p>The same class works with Spring Integration 6 and 7. The interfaces have a type parameter in 7 alone, so this class
- * names none: inject it as {@code LockRegistry} with 6, and as {@code LockRegistry<?>} or {@code
- * LockRegistry<DistributedLock>} with 7, where its locks are also of that type.
+ * <p>The same class works with Spring Integration 6 and 7. The interfaces have a type parameter only in version 7, so
+ * this class implements the raw types. Inject it as {@code LockRegistry} with version 6, and as {@code LockRegistry<?>}
+ * or {@code LockRegistry<DistributedLock>} with version 7, where its locks implement DistributedLock.
  */
 @SuppressWarnings("rawtypes")
 public final class LockElectionRegistry implements ExpirableLockRegistry, RenewableLockRegistry {
@@ -38,7 +38,7 @@ public final class LockElectionRegistry implements ExpirableLockRegistry, Renewa
 	private final Map<String, KeyLock> keys = new ConcurrentHashMap<>();
 
 	/**
-	 * Makes a registry whose keys are the names of the locks.
+	 * Creates a registry whose keys are the names of the locks.
 	 *
 	 * @param locks the session, to be closed after this registry
 	 */
@@ -47,7 +47,7 @@ public final class LockElectionRegistry implements ExpirableLockRegistry, Renewa
 	}
 
 	/**
-	 * Makes a registry whose keys with a prefix are the names of the locks.
+	 * Creates a registry in which the name of a lock is a prefix and the key.
 	 *
 	 * @param locks the session, to be closed after this registry
 	 * @param prefix the prefix of the names, which have at most 255 bytes with it
@@ -86,7 +86,7 @@ public final class LockElectionRegistry implements ExpirableLockRegistry, Renewa
 		return key(lockKey).lock.hold();
 	}
 
-	/** {@inheritDoc} The session renews the lock anyway: this only throws if it is no longer held. */
+	/** {@inheritDoc} Because the session renews the lock, this only throws an exception if it is no longer held. */
 	@Override
 	public void renewLock(Object lockKey) {
 		Hold hold = key(lockKey).lock.hold();
@@ -95,8 +95,8 @@ public final class LockElectionRegistry implements ExpirableLockRegistry, Renewa
 	}
 
 	/**
-	 * Like {@link #renewLock(Object)}: the lock lasts until it is unlocked, whatever the TTL. A method of the interface
-	 * since Spring Integration 7.
+	 * Like {@link #renewLock(Object)}. Ignores the TTL, because the session keeps the lock alive until it is unlocked.
+	 * A method of the interface since Spring Integration 7.
 	 *
 	 * @param lockKey the key
 	 * @param ttl has no effect
