@@ -1,4 +1,4 @@
-# Fences: in a transaction that has fenced a lock, writes are either those of the holder or fail.
+# Fences: in a transaction that has fenced a lock, every write is that of the current holder, or fails.
 # Promises: F
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ sub acquire
 	return $session->query("SELECT acquire_lock('$name', '" . ($ttl // '1 h') . "')");
 }
 
-# Returns when the token is no holder any more, for anybody who asks.
+# Waits until the token is no longer held, from the point of view of every session.
 sub lapsed
 {
 	my ($name, $token) = @_;
@@ -38,9 +38,9 @@ sub client_signal { my ($session, $signal) = @_; return kill $signal, map { $_->
 
 one('CREATE TABLE account (id int PRIMARY KEY, balance int)');
 
-# --- the end of a fence ---
+# --- the end of a fence wakes up the next waiter ---
 
-# The manager asks each second whether a fence has ended; the next holder must not wait for that.
+# The manager checks every second whether a fence has ended; the next holder must not wait for that check.
 {
 	my @took;
 
@@ -55,16 +55,17 @@ one('CREATE TABLE account (id int PRIMARY KEY, balance int)');
 		lapsed('ended', $token);
 		my $start = time;
 		$a->query('COMMIT');
-		like($b->wait, qr/^\d+$/, 'the next holder gets the lock when the fence ends');
+		like($b->wait, qr/^\d+$/, 'the waiter is granted the lock when the fence ends');
 		push @took, time - $start;
 		$b->query(q{SELECT release_lock('ended')});
 	}
-	cmp_ok((sort { $::a <=> $::b } @took)[2], '<', 0.5, 'at once');
+	cmp_ok((sort { $::a <=> $::b } @took)[2], '<', 0.5, 'the waiter is granted the lock immediately after the fence ends');
 }
 
-# --- a holder that sleeps past its TTL ---
+# --- a holder that is suspended past its TTL ---
 
-# It reads 100, is stopped, and adds 1 to what it has read; meanwhile the next holder adds 10. Returns the balance.
+# The session reads 100, is stopped with a signal, and later writes 100 + 1; meanwhile the next holder adds 10. Returns
+# the balance and the session's error.
 sub sleeper
 {
 	my ($begin) = @_;
@@ -78,7 +79,7 @@ sub sleeper
 	$sleeper->async(sprintf("$begin; UPDATE account SET balance = :was + 1; COMMIT", $token));
 
 	$next = $b->query("SELECT acquire_lock('account')");
-	cmp_ok($next, '>', $token, 'the next holder gets the lock when the TTL of the one that sleeps has ended');
+	cmp_ok($next, '>', $token, 'the waiter is granted the lock when the TTL of the suspended holder has expired');
 	$b->query("BEGIN; SELECT fence_lock('account', $next); UPDATE account SET balance = balance + 10; COMMIT");
 	$b->query("SELECT release_lock('account', $next)");
 
@@ -91,12 +92,12 @@ sub sleeper
 
 {
 	my ($balance, $error) = sleeper('BEGIN');
-	is($balance, '101', 'without a fence an update is lost');
-	is($error, '', 'and nobody is told');
+	is($balance, '101', 'without a fence, the suspended holder overwrites an update');
+	is($error, '', 'without a fence, the suspended holder gets no error');
 
 	($balance, $error) = sleeper("BEGIN; SELECT fence_lock('account', %s)");
-	is($balance, '110', 'with a fence it is not');
-	like($error, qr/LE001: lock "account" is not held by token \d+/, 'the one that comes too late is told');
+	is($balance, '110', 'with a fence, the update of the next holder is kept');
+	like($error, qr/LE001: lock "account" is not held by token \d+/, 'with a fence, the suspended holder gets error LE001');
 
 	nothing_left($node);
 }
@@ -107,38 +108,38 @@ sub sleeper
 	my $token = acquire($a, 'x', '1 h');
 
 	$a->query("SELECT fence_lock('x', $token)");
-	like($a->error, qr/WARNING:  25P01: the fence ends with this statement/, 'a fence of one statement protects nothing, and that is said');
+	like($a->error, qr/WARNING:  25P01: the fence ends with this statement/, 'fence_lock() outside a transaction block warns that the fence ends immediately');
 	$a->query("DO \$\$ BEGIN PERFORM fence_lock('x', $token); END \$\$");
-	is($a->error, '', 'a function may go on to write');
+	is($a->error, '', 'fence_lock() within a function does not warn');
 	$a->query("SELECT release_lock('x', $token)");
 }
 
-# --- the TTL ends while fenced ---
+# --- the TTL expires while the lock is fenced ---
 
 {
 	my $token = acquire($a, 'x');
 
 	is($a->query("BEGIN; SELECT fence_lock('x', $token)"), '', 'fence_lock() returns nothing');
-	is($a->error, '', 'and is no error');
+	is($a->error, '', 'fence_lock() raises no error or warning');
 	shorten($c, 'x', $token, '300 ms');
 	$b->async("SELECT acquire_lock('x')");
 	waiting($b);
 	lapsed('x', $token);
-	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'x'"), 't', 'the view tells who fences it');
-	is($c->query("SELECT time_left FROM lock_election.locks WHERE name = 'x'"), '00:00:00', 'and that it has no time left');
-	is($c->query("SELECT renew_lock('x', $token)"), '', 'an ended TTL cannot be renewed');
-	is($c->query("SELECT release_lock('x', $token)"), 'f', 'and what it held cannot be released');
-	fails($c, "SELECT fence_lock('x', $token)", qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'nor fenced by another transaction');
-	is($a->query("SELECT fence_lock('x', $token)") . $a->error, '', 'its own may do so again');
-	ok(!$b->ready, 'the next one waits');
+	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'x'"), 't', 'the view locks shows the pid that fences the lock');
+	is($c->query("SELECT time_left FROM lock_election.locks WHERE name = 'x'"), '00:00:00', 'the view locks shows no time left for the expired lock');
+	is($c->query("SELECT renew_lock('x', $token)"), '', 'an expired TTL cannot be renewed');
+	is($c->query("SELECT release_lock('x', $token)"), 'f', 'a token that has expired while fenced cannot be released');
+	fails($c, "SELECT fence_lock('x', $token)", qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'a token that has expired while fenced cannot be fenced by another transaction');
+	is($a->query("SELECT fence_lock('x', $token)") . $a->error, '', 'the fencing transaction can fence the expired token again');
+	ok(!$b->ready, 'the waiter is not granted the lock before the fence ends');
 	$a->query('COMMIT');
-	like($b->wait, qr/^\d+$/, 'until the commit');
-	fails($a, "SELECT fence_lock('x', $token)", qr/LE001/, 'after that it is too late');
+	like($b->wait, qr/^\d+$/, 'the waiter is granted the lock at the commit');
+	fails($a, "SELECT fence_lock('x', $token)", qr/LE001/, 'the token cannot be fenced after the commit');
 	$b->query("SELECT release_lock('x')");
 	nothing_left($node);
 }
 
-# --- every other end waits as well ---
+# --- every other way to end a holder also waits for the fence ---
 
 foreach my $how (
 	[ 'release_lock by another connection', sub { $c->query("SELECT release_lock('x', $_[0])") }, 't' ],
@@ -154,17 +155,17 @@ foreach my $how (
 	$b->async("SELECT acquire_lock('x')");
 	waiting($b);
 	is($end->($token), $answer, "$name of a fenced lock");
-	like($c->error, qr/NOTICE: .* fenced by the transaction of process $pid/, "$name names the process") if $name =~ /force/;
+	like($c->error, qr/NOTICE: .* fenced by the transaction of process $pid/, "$name names the process that fences") if $name =~ /force/;
 	$c->query('SELECT 1 FROM pg_sleep(1.2)');
-	ok(!$b->ready, "$name: the next one waits");
+	ok(!$b->ready, "$name: the waiter is not granted the lock before the fence ends");
 	$a->query('COMMIT');
-	like($b->wait, qr/^\d+$/, "$name: until the commit");
+	like($b->wait, qr/^\d+$/, "$name: the waiter is granted the lock at the commit");
 	$b->query("SELECT release_lock('x')");
 	nothing_left($node, "$name: nothing is left behind");
 }
 
 {
-	# the connection that holds it ends, another one fences
+	# The lock is bound to a connection that ends, while the transaction of another connection fences it.
 	my $holder = session($node);
 	my $token = $holder->query("SELECT acquire_lock('x', ttl => NULL)");
 
@@ -174,7 +175,7 @@ foreach my $how (
 	$b->async("SELECT acquire_lock('x')");
 	waiting($b);
 	$a->query('ROLLBACK');
-	like($b->wait, qr/^\d+$/, 'the end of the connection that holds it waits, too');
+	like($b->wait, qr/^\d+$/, 'a lock of an ended connection is granted only after the fence of another connection');
 	$b->query("SELECT release_lock('x')");
 	nothing_left($node);
 }
@@ -193,11 +194,11 @@ foreach my $how (
 	$c->query('SELECT 1 FROM pg_sleep(1.2)');
 	ok(!$b->ready, 'ROLLBACK TO a later savepoint keeps the fence');
 	$a->query('ROLLBACK TO s');
-	like($b->wait, qr/^\d+$/, 'ROLLBACK TO one before it ends it');
+	like($b->wait, qr/^\d+$/, 'ROLLBACK TO a savepoint before the fence ends the fence');
 	$a->query('COMMIT');
 	$b->query("SELECT release_lock('x')");
 
-	# once in the outer, once in the inner one
+	# Fenced in the outer transaction and again in a subtransaction.
 	$token = acquire($a, 'x');
 	$a->query("BEGIN; SELECT fence_lock('x', $token); SAVEPOINT s; SELECT fence_lock('x', $token); ROLLBACK TO s");
 	shorten($c, 'x', $token, '300 ms');
@@ -205,82 +206,82 @@ foreach my $how (
 	waiting($b);
 	lapsed('x', $token);
 	$c->query('SELECT 1 FROM pg_sleep(1.2)');
-	ok(!$b->ready, 'the fence of the outer transaction stays');
+	ok(!$b->ready, 'the fence of the outer transaction survives ROLLBACK TO');
 	$a->query('COMMIT');
-	like($b->wait, qr/^\d+$/, 'until its end');
+	like($b->wait, qr/^\d+$/, 'the fence of the outer transaction ends at its commit');
 	$b->query("SELECT release_lock('x')");
 
-	# an error is that of its subtransaction
+	# An error aborts only the subtransaction.
 	$a->query(q{BEGIN; DO $$ BEGIN PERFORM fence_lock('x', 1); EXCEPTION WHEN SQLSTATE 'LE001' THEN RAISE NOTICE 'late'; END $$});
-	like($a->error, qr/late/, 'LE001 can be caught');
-	is($a->query('SELECT 1'), '1', 'and the transaction goes on');
+	like($a->error, qr/late/, 'LE001 can be caught in an exception block');
+	is($a->query('SELECT 1'), '1', 'the transaction can continue after a caught LE001');
 	$a->query('COMMIT');
 	nothing_left($node);
 }
 
-# --- who may ---
+# --- privileges and wrong arguments ---
 
 {
 	one('CREATE ROLE other LOGIN; GRANT ALL ON SCHEMA public TO other');
 	my $other = session($node, user => 'other');
 	my $token = $a->query("SELECT acquire_lock('x')");
 
-	fails($other, "BEGIN; SELECT fence_lock('x', $token)", qr/42501: lock "x" is held by another role/, q{another role's lock});
-	fails($other, "BEGIN; SELECT fence_lock('y', $token)", qr/LE001/, 'the token of another lock');
-	fails($a, "SELECT fence_lock('y', $token)", qr/LE001/, 'also of the own one');
-	fails($a, "SELECT fence_lock('x', 1)", qr/LE001/, 'a token that never was');
-	fails($a, 'SELECT fence_lock(NULL, 1)', qr/22023: name must not be null/, 'no name');
-	fails($a, "SELECT fence_lock('x', NULL)", qr/22023: token must not be null/, 'no token');
-	fails($a, "SELECT fence_lock('', 1)", qr/22023/, 'an empty name');
-	fails($a, "BEGIN; SELECT fence_lock('x', $token); PREPARE TRANSACTION 'p'", qr/0A000/, 'PREPARE TRANSACTION is refused');
+	fails($other, "BEGIN; SELECT fence_lock('x', $token)", qr/42501: lock "x" is held by another role/, 'the lock of another role cannot be fenced');
+	fails($other, "BEGIN; SELECT fence_lock('y', $token)", qr/LE001/, 'the token of another lock cannot be fenced, as another role');
+	fails($a, "SELECT fence_lock('y', $token)", qr/LE001/, 'the token of another lock cannot be fenced by its holder');
+	fails($a, "SELECT fence_lock('x', 1)", qr/LE001/, 'a token that never existed cannot be fenced');
+	fails($a, 'SELECT fence_lock(NULL, 1)', qr/22023: name must not be null/, 'fence_lock() rejects a null name');
+	fails($a, "SELECT fence_lock('x', NULL)", qr/22023: token must not be null/, 'fence_lock() rejects a null token');
+	fails($a, "SELECT fence_lock('', 1)", qr/22023/, 'fence_lock() rejects an empty name');
+	fails($a, "BEGIN; SELECT fence_lock('x', $token); PREPARE TRANSACTION 'p'", qr/0A000/, 'PREPARE TRANSACTION is rejected in a transaction with a fence');
 
-	# two of one role at a time
+	# Two transactions of the same role.
 	$a->query("BEGIN; SELECT fence_lock('x', $token)");
 	$b->query("BEGIN; SELECT fence_lock('x', $token)");
-	is($a->error . $b->error, '', 'two transactions of the role fence one lock');
-	is($c->query("SELECT fenced_by @> ARRAY[$a->{pid}, $b->{pid}] FROM lock_election.locks"), 't', 'the view tells both');
+	is($a->error . $b->error, '', 'two transactions of the same role can fence one lock');
+	is($c->query("SELECT fenced_by @> ARRAY[$a->{pid}, $b->{pid}] FROM lock_election.locks"), 't', 'the view locks shows both transactions that fence the lock');
 	$a->query("SELECT release_lock('x')");
 	$a->query('COMMIT');
 	$c->async("SELECT acquire_lock('x')");
 	waiting($c);
-	ok(!$c->ready, 'one commits, which also releases the lock: it stays for the other');
+	ok(!$c->ready, 'a released lock with two fences stays after the first commit');
 	$b->query('COMMIT');
-	like($c->wait, qr/^\d+$/, 'the other commits: it goes');
+	like($c->wait, qr/^\d+$/, 'a released lock with two fences is granted after the second commit');
 	$c->query("SELECT release_lock('x')");
 
-	# who ends holders is told who fences them: of those that it may end, and not of very many
+	# force_release_lock() reports the fences of those holders that the caller may end, up to a limit.
 	my $own = $other->query(q{SELECT acquire_lock('x', '5 min', mode => 'shared')});
 	my $theirs = $a->query(q{SELECT acquire_lock('x', '5 min', mode => 'shared')});
 	$other->query("BEGIN; SELECT fence_lock('x', $own)");
 	$a->query("BEGIN; SELECT fence_lock('x', $theirs)");
 	my $forced = session($node, user => 'other');
-	is($forced->query(q{SELECT force_release_lock('x')}), '1', 'force ends what is of its role');
-	is(join(' ', $forced->error =~ /is fenced by the transaction of process (\d+)/g), $other->pid, 'and tells who fences that');
+	is($forced->query(q{SELECT force_release_lock('x')}), '1', 'force_release_lock() ends only the holder of its own role');
+	is(join(' ', $forced->error =~ /is fenced by the transaction of process (\d+)/g), $other->pid, 'force_release_lock() reports only the fence of that holder');
 	$_->query('COMMIT') foreach $other, $a;
-	is($forced->query(q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL}), 'x', 'the other one stays');
+	is($forced->query(q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL}), 'x', 'the holder of the other role remains');
 	$forced->quit;
 	one('CREATE ROLE watchman LOGIN IN ROLE pg_signal_backend');
 	$a->query("BEGIN; SELECT fence_lock('x', $theirs)");
 	like(error_of(q{SELECT force_release_lock('x')}, user => 'watchman'), qr/is fenced by the transaction of process $a->{pid}, and ends with it\n/,
-		'a member of pg_signal_backend is told of all');
+		'a member of pg_signal_backend gets a notice about the fence of another role');
 	$a->query('COMMIT');
 	one('DROP ROLE watchman');
 	$a->query(q{SELECT count(acquire_permit('many', 20, '5 min')) FROM generate_series(1, 18)});
-	is($a->query(q{BEGIN; SELECT count(fence_lock(name, token)) FROM lock_election.locks WHERE name = 'many'}), '18', 'many fences');
-	is($c->query(q{SELECT force_release_lock('many')}), '18', 'all are ended');
-	is(scalar(() = $c->error =~ /fenced by the transaction of process $a->{pid}, and ends with it\n/g), 16, 'some are told');
-	is(scalar(() = $c->error =~ /HINT:  pg_terminate_backend\($a->{pid}\) would end that transaction\.\n/g), 16, 'with advice');
+	is($a->query(q{BEGIN; SELECT count(fence_lock(name, token)) FROM lock_election.locks WHERE name = 'many'}), '18', '18 permits of one name are fenced');
+	is($c->query(q{SELECT force_release_lock('many')}), '18', 'force_release_lock() ends all 18 fenced permits');
+	is(scalar(() = $c->error =~ /fenced by the transaction of process $a->{pid}, and ends with it\n/g), 16, 'force_release_lock() reports at most 16 fences');
+	is(scalar(() = $c->error =~ /HINT:  pg_terminate_backend\($a->{pid}\) would end that transaction\.\n/g), 16, 'force_release_lock() gives a hint for each reported fence');
 	$a->query('COMMIT');
 
-	# READ ONLY, and a lock that another connection holds
+	# A READ ONLY transaction can fence a lock that another connection holds.
 	$token = acquire($c, 'x');
-	is($a->query("BEGIN READ ONLY; SELECT fence_lock('x', $token); COMMIT") . $a->error, '', 'in a READ ONLY transaction');
+	is($a->query("BEGIN READ ONLY; SELECT fence_lock('x', $token); COMMIT") . $a->error, '', 'fence_lock() works in a READ ONLY transaction');
 	$c->query("SELECT release_lock('x')");
 	$other->quit;
 	nothing_left($node);
 }
 
-# --- the backend that fences is killed; the manager ends meanwhile ---
+# --- the fencing backend is killed, or the manager restarts ---
 
 {
 	my $d = session($node);
@@ -292,7 +293,7 @@ foreach my $how (
 	$b->async("SELECT acquire_lock('x')");
 	waiting($b);
 	$c->query("SELECT pg_terminate_backend($d->{pid})");
-	like($b->wait, qr/^\d+$/, 'a backend that is terminated leaves no fence');
+	like($b->wait, qr/^\d+$/, 'a terminated backend leaves no fence');
 	$b->query("SELECT release_lock('x')");
 	$d->quit;
 
@@ -303,17 +304,17 @@ foreach my $how (
 	my $manager = one('SELECT pid FROM lock_election.manager');
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
-	is($c->query("SELECT is_held('lapsed', $lapsed)"), 'f', 'what had ended while it was fenced is not held after a restart of the manager');
-	is($c->query("SELECT is_held('valid', $valid)"), 't', 'what had not is');
+	is($c->query("SELECT is_held('lapsed', $lapsed)"), 'f', 'a lock that expired while fenced is not held after a restart of the manager');
+	is($c->query("SELECT is_held('valid', $valid)"), 't', 'a fenced lock that did not expire is held after a restart of the manager');
 	$b->async("SELECT acquire_lock('lapsed')");
 	waiting($b);
 	shorten($c, 'valid', $valid, '300 ms');
 	lapsed('valid', $valid);
 	$c->async("SELECT acquire_lock('valid')");
 	waiting($c);
-	ok(!$b->ready && !$c->ready, 'but both stay fenced');
+	ok(!$b->ready && !$c->ready, 'both locks are still fenced after a restart of the manager');
 	$a->query('COMMIT');
-	like($_->wait, qr/^\d+$/, 'until the commit') foreach $b, $c;
+	like($_->wait, qr/^\d+$/, 'each waiter is granted its lock at the commit') foreach $b, $c;
 	$b->query("SELECT release_lock('lapsed')");
 	$c->query("SELECT release_lock('valid')");
 	nothing_left($node);
@@ -336,32 +337,32 @@ foreach my $how (
 	$busy->async('SELECT 1 FROM pg_sleep(60)');
 	shorten($c, $_, $token{$_}, '300 ms') foreach qw(idle busy savepoint);
 	lapsed($_, $token{$_}) foreach qw(idle busy savepoint);
-	is($b->query("SELECT acquire_lock('$_', wait => '20 s') IS NOT NULL"), 't', "fence_timeout ends a transaction ($_)") foreach qw(idle busy savepoint);
+	is($b->query("SELECT acquire_lock('$_', wait => '20 s') IS NOT NULL"), 't', "fence_timeout terminates the transaction: $_") foreach qw(idle busy savepoint);
 	foreach my $session ($idle, $busy, $savepoint)
 	{
-		ok(wait_until(sub { $c->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $session->{pid}") eq '0' }), 'its connection is terminated');
+		ok(wait_until(sub { $c->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $session->{pid}") eq '0' }), 'fence_timeout terminates the connection');
 	}
 	like(slurp_file($node->logfile, $log),
 		qr/terminating connection of process $idle->{pid} due to lock_election.fence_timeout.*Its transaction has fenced lock "idle", whose lease ended more than 1000 ms ago/s,
-		'and the log says why');
-	is($quick->query('SELECT 1'), '1', 'not that of a holder whose lease goes on');
-	is($quick->query("COMMIT; SELECT release_lock('quick', $token{quick})"), 't', 'however long');
+		'the log names the setting, the lock and the expired lease');
+	is($quick->query('SELECT 1'), '1', 'fence_timeout does not terminate a holder whose lease is valid');
+	is($quick->query("COMMIT; SELECT release_lock('quick', $token{quick})"), 't', 'a valid holder can commit after fence_timeout');
 	$b->query("SELECT release_lock('$_')") foreach qw(idle busy savepoint);
 	$_->quit foreach $idle, $busy, $savepoint, $quick;
 
-	# 0: never
+	# 0 disables fence_timeout.
 	$node->append_conf('postgresql.conf', "lock_election.fence_timeout = 0\n");
 	$node->reload;
 	my $token = acquire($a, 'x');
 	$a->query("BEGIN; SELECT fence_lock('x', $token)");
 	shorten($c, 'x', $token, '300 ms');
 	lapsed('x', $token);
-	is($b->query("SELECT acquire_lock('x', wait => '2500 ms')"), '', 'with fence_timeout = 0 it can last');
-	is($a->query('COMMIT') . $a->error, '', 'and commits');
+	is($b->query("SELECT acquire_lock('x', wait => '2500 ms')"), '', 'with fence_timeout = 0, the fence lasts');
+	is($a->query('COMMIT') . $a->error, '', 'with fence_timeout = 0, the transaction can commit');
 	nothing_left($node);
 }
 
-# --- guards of tables ---
+# --- guarded tables ---
 
 {
 	my $refused = qr/55000: cannot write to table "guarded": this transaction has not fenced lock "books"/;
@@ -371,59 +372,59 @@ foreach my $how (
 		INSERT INTO guarded VALUES (1, 1), (2, 2);
 		CREATE TRIGGER a BEFORE INSERT OR UPDATE OR DELETE ON guarded FOR EACH ROW EXECUTE FUNCTION fence_guard('books');
 		CREATE TRIGGER b BEFORE TRUNCATE ON guarded FOR EACH STATEMENT EXECUTE FUNCTION fence_guard('books')});
-	fails($a, $_, $refused, "refused: $_")
+	fails($a, $_, $refused, "refused without a fence: $_")
 	  foreach 'INSERT INTO guarded VALUES (3, 3)', 'UPDATE guarded SET v = 3', 'DELETE FROM guarded', 'TRUNCATE guarded',
 	  'INSERT INTO guarded VALUES (1, 1) ON CONFLICT DO NOTHING';
-	fails($a, "COPY guarded FROM PROGRAM 'echo 3,3' WITH (FORMAT csv)", $refused, 'refused: COPY');
-	like($a->query('SELECT count(*) FROM guarded'), qr/2$/, 'nothing was written');
+	fails($a, "COPY guarded FROM PROGRAM 'echo 3,3' WITH (FORMAT csv)", $refused, 'refused without a fence: COPY');
+	like($a->query('SELECT count(*) FROM guarded'), qr/2$/, 'a refused write changes nothing');
 
 	$a->query("BEGIN; SELECT fence_lock('books', $token)");
 	is($a->query('INSERT INTO guarded VALUES (3, 3) RETURNING v; UPDATE guarded SET v = v * 10 RETURNING v; DELETE FROM guarded WHERE id = 1 RETURNING v'),
-		"3\n10\n20\n30\n10", 'fenced, all are written as they are meant');
-	is($a->query('TRUNCATE guarded; INSERT INTO guarded VALUES (1, 1)') . $a->error, '', 'TRUNCATE as well');
+		"3\n10\n20\n30\n10", 'with a fence, INSERT, UPDATE and DELETE write the intended rows');
+	is($a->query('TRUNCATE guarded; INSERT INTO guarded VALUES (1, 1)') . $a->error, '', 'with a fence, TRUNCATE is allowed');
 	$a->query('COMMIT');
-	fails($a, 'UPDATE guarded SET v = 3', $refused, 'not in the next transaction');
-	is(one('SELECT v FROM guarded'), '1', 'what was written is there');
+	fails($a, 'UPDATE guarded SET v = 3', $refused, 'the next transaction needs a fence of its own');
+	is(one('SELECT v FROM guarded'), '1', 'the guarded write is committed');
 
-	# the fence of now, not a flag
+	# The guard checks the current fences, so a rolled-back fence does not count.
 	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('books', $token); UPDATE guarded SET v = 2; ROLLBACK TO s");
-	is($a->error, '', 'fenced in a subtransaction');
-	fails($a, 'UPDATE guarded SET v = 3', $refused, 'ROLLBACK TO undoes it');
+	is($a->error, '', 'a write in the fenced subtransaction is allowed');
+	fails($a, 'UPDATE guarded SET v = 3', $refused, 'ROLLBACK TO ends the fence for the guard');
 	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('books', $token); RELEASE s; SAVEPOINT t; ROLLBACK TO t; UPDATE guarded SET v = 4; COMMIT");
-	is($a->error, '', 'RELEASE keeps it');
+	is($a->error, '', 'RELEASE SAVEPOINT keeps the fence for the guard');
 	fails($a, "BEGIN; SAVEPOINT s; SAVEPOINT t; SELECT fence_lock('books', $token); RELEASE t; ROLLBACK TO s; UPDATE guarded SET v = 5", $refused,
-		'ROLLBACK TO further out undoes it all the same');
+		'ROLLBACK TO an outer savepoint ends a fence of a released subtransaction');
 	fails($a, q{BEGIN; DO $$ BEGIN PERFORM fence_lock('books', } . $token . q{); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END $$; UPDATE guarded SET v = 5},
-		$refused, 'as does an exception block');
+		$refused, 'an exception block that is rolled back ends the fence');
 
-	# another transaction's fence, another lock's, another token's
+	# A fence of another transaction, of another lock, or with an old token.
 	my $other = acquire($a, 'other');
 	$b->query("BEGIN; SELECT fence_lock('books', $token)");
-	fails($a, "BEGIN; SELECT fence_lock('other', $other); UPDATE guarded SET v = 5", $refused, 'the fence of another lock or another transaction does not count');
+	fails($a, "BEGIN; SELECT fence_lock('other', $other); UPDATE guarded SET v = 5", $refused, 'the fence of another lock or of another transaction does not count');
 	$b->query('COMMIT');
 	$a->query("SELECT release_lock('books', $token)");
 	my $next = acquire($b, 'books');
-	fails($a, "BEGIN; SELECT fence_lock('books', $token); UPDATE guarded SET v = 5", qr/LE001/, 'nor is an earlier holder let through');
+	fails($a, "BEGIN; SELECT fence_lock('books', $token); UPDATE guarded SET v = 5", qr/LE001/, 'an earlier holder cannot fence the lock');
 	fails($a, q{BEGIN; DO $$ BEGIN PERFORM fence_lock('books', } . $token . q{); EXCEPTION WHEN SQLSTATE 'LE001' THEN NULL; END $$; UPDATE guarded SET v = 5},
-		$refused, 'also where it does not look at the error');
+		$refused, 'an earlier holder that ignores LE001 cannot write');
 	$b->query("BEGIN; SELECT fence_lock('books', $next); UPDATE guarded SET v = 6; COMMIT");
-	is($b->error . one('SELECT v FROM guarded'), '6', 'the next holder is');
+	is($b->error . one('SELECT v FROM guarded'), '6', 'the next holder can write');
 	$b->query("SELECT release_lock('books')");
 	$a->query("SELECT release_lock('other')");
 
-	# ended while it was fenced: nobody else can have it, so it may go on
+	# The TTL has expired while the lock is fenced: nobody else can be granted it, so the transaction may write.
 	$token = acquire($a, 'books');
 	$a->query("BEGIN; SELECT fence_lock('books', $token)");
 	shorten($c, 'books', $token, '300 ms');
 	lapsed('books', $token);
 	$a->query('UPDATE guarded SET v = 7; COMMIT');
-	is($a->error . one('SELECT v FROM guarded'), '7', 'a TTL that ends while it is fenced takes nothing away');
+	is($a->error . one('SELECT v FROM guarded'), '7', 'a fenced transaction can write after its TTL has expired');
 	is($a->query("SET session_replication_role = replica; UPDATE guarded SET v = 8 RETURNING v; RESET session_replication_role"), '8',
-		'what a replica applies is not asked');
+		'the guard is skipped when a replica applies changes');
 	nothing_left($node);
 }
 
-# --- guards put to a wrong use ---
+# --- guards with a wrong definition ---
 
 {
 	one('CREATE TABLE wrong (v int); CREATE VIEW wrong_view AS SELECT * FROM wrong');
@@ -434,7 +435,7 @@ foreach my $how (
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'election', 'c'", qr/22023: trigger "g" must call fence_guard with one argument/, 'three for an election' ],
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "''", qr/22023: trigger "g" calls fence_guard with a name of 0 bytes/, 'an empty name' ],
 		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 256) . "'", qr/22023: trigger "g" calls fence_guard with a name of 256 bytes\n.*DETAIL:  A name has 1 to 255 bytes\./, 'a name too long' ],
-		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 255) . "'", qr/55000: cannot write .* fenced lock "n{255}"\n.*HINT:  Call fence_lock\(name, token\) in this transaction first\./, 'but for that, the longest name' ],
+		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 255) . "'", qr/55000: cannot write .* fenced lock "n{255}"\n.*HINT:  Call fence_lock\(name, token\) in this transaction first\./, 'the longest name is accepted' ],
 		[ 'AFTER INSERT ON wrong FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'AFTER' ],
 		[ 'INSTEAD OF INSERT ON wrong_view FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'INSTEAD OF' ]);
 	foreach my $case (@wrong)
@@ -443,20 +444,21 @@ foreach my $how (
 		my $table = $when =~ /view/ ? 'wrong_view' : 'wrong';
 		fails($a, "BEGIN; CREATE TRIGGER g $when EXECUTE FUNCTION fence_guard($arguments); INSERT INTO $table VALUES (1)", $error, "wrong use: $name");
 	}
-	fails($a, 'SELECT fence_guard()', qr/0A000|39P01/, 'wrong use: not a trigger');
+	fails($a, 'SELECT fence_guard()', qr/0A000|39P01/, 'wrong use: called outside a trigger');
 	nothing_left($node);
 }
 
-# --- more fences than PostgreSQL has room for locks ---
+# --- more fences than the lock table of PostgreSQL has room for ---
 
 {
 	my $lease = $a->query('SELECT grant_lease()');
 
-	is($a->query("SELECT count(acquire_lock('n' || n, lease => $lease)) FROM generate_series(1, 3000) AS n"), '3000', 'many locks');
+	is($a->query("SELECT count(acquire_lock('n' || n, lease => $lease)) FROM generate_series(1, 3000) AS n"), '3000', '3000 locks are acquired');
 	$a->query("CREATE TEMP TABLE held AS SELECT name, token FROM lock_election.locks");
-	is($a->query("BEGIN; SELECT count(fence_lock(name, token)) FROM (SELECT * FROM held LIMIT 100) AS few; COMMIT"), '100', 'some of them fenced in one transaction');
+	is($a->query("BEGIN; SELECT count(fence_lock(name, token)) FROM (SELECT * FROM held LIMIT 100) AS few; COMMIT"), '100', '100 of them are fenced in one transaction');
 
-	# nobody can write while there is no room at all; what needs no row goes on, also with what is fenced
+	# While the lock table is full, the manager cannot write. Requests that need no row are served, also for fenced
+	# locks.
 	my ($name, $token) = split /\|/, $a->query('SELECT name, token FROM held LIMIT 1');
 	my $long = acquire($b, 'long', '1 min');
 	my $short = acquire($c, 'short');
@@ -464,21 +466,21 @@ foreach my $how (
 	shorten($b, 'short', $short, '500 ms');
 	$a->query(q{BEGIN; DO $$ DECLARE n int := 0;
 		BEGIN LOOP BEGIN PERFORM pg_advisory_xact_lock(n); EXCEPTION WHEN out_of_memory THEN EXIT; END; n := n + 1; END LOOP; END $$});
-	is($a->error, '', 'then all room for locks is taken');
+	is($a->error, '', 'the lock table of PostgreSQL is full');
 	$a->query('SAVEPOINT no_room');
 	$a->query("SELECT fence_lock('$name', $token)");
-	like($a->error, qr/53200: out of shared memory.*max_locks_per_transaction/s, 'no room for one more fence: an error that says so');
+	like($a->error, qr/53200: out of shared memory.*max_locks_per_transaction/s, 'a fence in a full lock table fails with out of shared memory');
 	$a->query('ROLLBACK TO no_room');
 	select undef, undef, undef, 1;
-	is($b->query("SELECT renew_lock('long', $long)") . $b->error, '00:01:00', 'renewals go on');
+	is($b->query("SELECT renew_lock('long', $long)") . $b->error, '00:01:00', 'renewals succeed while the lock table is full');
 	$b->query("SELECT try_acquire_lock('meanwhile')");
-	like($b->error, qr/53200: out of shared memory/, 'a new lock cannot be written');
+	like($b->error, qr/53200: out of shared memory/, 'a new lock cannot be acquired while the lock table is full');
 	$a->query('ROLLBACK');
-	ok(wait_until(sub { $b->query("SELECT try_acquire_lock('meanwhile') IS NOT NULL") eq 't' }), 'afterwards it can');
-	is($b->query("SELECT release_lock('meanwhile') AND release_lock('long')"), 't', 'and released');
+	ok(wait_until(sub { $b->query("SELECT try_acquire_lock('meanwhile') IS NOT NULL") eq 't' }), 'a new lock can be acquired when the lock table has room again');
+	is($b->query("SELECT release_lock('meanwhile') AND release_lock('long')"), 't', 'locks can be released when the lock table has room again');
 	lapsed('short', $short);
 	$c->query('COMMIT');
-	is($a->query("BEGIN; SELECT fence_lock('$name', $token); COMMIT") . $a->error, '', 'and there is room for fences');
+	is($a->query("BEGIN; SELECT fence_lock('$name', $token); COMMIT") . $a->error, '', 'fence_lock() succeeds when the lock table has room again');
 	is(one(q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock'}), '0', 'no fence is left');
 	$a->query("SELECT revoke_lease($lease)");
 	nothing_left($node);

@@ -1,5 +1,5 @@
-# Deadlocks between connections that wait for locks of lock_election and of PostgreSQL are found and broken, without
-# false positives.
+# Deadlocks between connections that wait for locks of lock_election and of PostgreSQL are detected and resolved. Waits
+# that can end are not reported as deadlocks.
 # Promises: A
 use strict;
 use warnings;
@@ -14,7 +14,8 @@ my @all = ($a, $b, $c, $d);
 
 $node->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT n, n FROM generate_series(1, 4) AS n');
 
-# What a deadlock is told after at the latest: deadlock_timeout and a second, and time for a busy machine. Nothing else ends it.
+# Seconds until a deadlock must have been reported: deadlock_timeout plus one second, and a reserve for a busy machine.
+# Nothing else ends these waits.
 my $soon = 30;
 
 sub waiting_or_broken
@@ -22,7 +23,7 @@ sub waiting_or_broken
 	my ($session) = @_;
 	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
 
-	# on a busy machine its deadlock may have been found by then
+	# On a busy machine, the deadlock may have been detected by then.
 	wait_until(sub { $session->ready || $node->safe_psql('postgres', $sql) ne '0' }) or die 'it does not wait';
 	return;
 }
@@ -34,7 +35,7 @@ sub waiting_in_postgres
 	return;
 }
 
-# The lines of the detail, with letters for the processes.
+# Returns the DETAIL of the session's error, with letters instead of process ids.
 sub detail
 {
 	my ($session) = @_;
@@ -47,7 +48,7 @@ sub detail
 	return $detail;
 }
 
-# The session is told of a deadlock, soon, and the others are not.
+# Expects that the session gets a deadlock error within $soon seconds, and that the other sessions get none.
 sub is_victim
 {
 	my ($session, $detail, $test_name, @others) = @_;
@@ -55,13 +56,13 @@ sub is_victim
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$session->wait;
-	cmp_ok(time - $start, '<', $soon, "$test_name: soon");
+	cmp_ok(time - $start, '<', $soon, "$test_name: reported in time");
 	like($session->error, qr/40P01: deadlock detected/, "$test_name: deadlock detected");
-	is(detail($session), $detail, "$test_name: the cycle is told");
+	is(detail($session), $detail, "$test_name: the detail describes the cycle");
 	my $advice = $detail =~ /\n/ ? 'Acquire locks in the same order everywhere.'
 	  : 'Only a named owner, a named lease or the transaction that acquired it can acquire it again.';
-	like($session->error, qr/HINT:  \Q$advice\E\n(?!.*HINT)/s, "$test_name: and what to do");
-	ok((!grep { $_->ready; $_->{err} =~ /ERROR/ } @others), "$test_name: nobody else is told of it");
+	like($session->error, qr/HINT:  \Q$advice\E\n(?!.*HINT)/s, "$test_name: the hint gives advice");
+	ok((!grep { $_->ready; $_->{err} =~ /ERROR/ } @others), "$test_name: no other session gets an error");
 	return;
 }
 
@@ -80,7 +81,7 @@ sub clean
 	return;
 }
 
-# No deadlock: all of these wait on for longer than it would take to find one.
+# Expects no deadlock: all sessions still wait after the time that a detection takes.
 sub all_wait_on
 {
 	my ($test_name, @sessions) = @_;
@@ -107,13 +108,13 @@ bound($a, 'x');
 bound($b, 'y');
 wait_for_lock($a, 'y');
 wait_for_lock($b, 'x');
-is_victim($b, qq{Process B waits for lock "x"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'two', $a);
-is($node->safe_psql('postgres', 'SELECT waiters FROM lock_election.locks WHERE name = $$x$$'), '0', 'it has left the queue');
-is($b->query("SELECT release_lock('y')"), 't', 'what it held it still has');
-like($a->wait, qr/^\d+$/, 'when it releases that, the other one goes on');
+is_victim($b, qq{Process B waits for lock "x"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'a cycle of two', $a);
+is($node->safe_psql('postgres', 'SELECT waiters FROM lock_election.locks WHERE name = $$x$$'), '0', 'the victim has left the queue');
+is($b->query("SELECT release_lock('y')"), 't', 'the victim still holds its lock');
+like($a->wait, qr/^\d+$/, 'the other session is granted the lock after the release of the victim');
 $b->query('SELECT pg_stat_force_next_flush()');
 wait_for_sql($node, q{SELECT deadlocks > 0 FROM pg_stat_database WHERE datname = 'postgres'});
-pass('pg_stat_database counts it');
+pass('pg_stat_database counts the deadlock');
 clean();
 
 bound($a, 'x');
@@ -123,28 +124,29 @@ wait_for_lock($b, 'z');
 wait_for_lock($c, 'x');
 wait_for_lock($a, 'y');
 is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "z"; blocked by process C.\nProcess C waits for lock "x"; blocked by process A.},
-	'three', $b, $c);
+	'a cycle of three', $b, $c);
 clean();
 
-# one that waits for itself can never end
+# A connection that waits for itself is a deadlock of one.
 bound($a, 'x');
 wait_for_lock($a, 'x');
-is_victim($a, 'Process A waits for lock "x"; blocked by process A.', 'one');
-like($a->error, qr/NOTICE.*already held by this connection/s, 'after it was told that it waits for itself');
-like($a->error, qr/HINT:  Only a named owner.*HINT:  Only a named owner/s, 'with a hint about that, not about an order');
+is_victim($a, 'Process A waits for lock "x"; blocked by process A.', 'a connection waits for itself');
+like($a->error, qr/NOTICE.*already held by this connection/s, 'a notice says that this connection already holds the lock');
+like($a->error, qr/HINT:  Only a named owner.*HINT:  Only a named owner/s, 'a wait for itself gets the hint about owners, not about the order of locks');
 clean();
 
-# who waits for one of a cycle is not of it, though only he looks, and has come last
+# A session that waits for a member of a cycle is not part of the cycle, although only this session searches and came
+# last.
 bound($b, $_) foreach 'y', 'z';
 bound($c, 'x');
 $_->query("SET deadlock_timeout = '1 h'") foreach $b, $c;
 wait_for_lock($b, 'x');
 wait_for_lock($c, 'y');
 wait_for_lock($a, 'z');
-is_victim($c, qq{Process C waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process C.}, 'before a cycle', $a, $b);
+is_victim($c, qq{Process C waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process C.}, 'a session that waits for a member of a cycle', $a, $b);
 clean();
 
-# a shared lock of many: each of its holders is in the way
+# Each holder of a shared lock blocks a writer.
 foreach my $session ($a, $b)
 {
 	$session->query("SELECT acquire_lock('x', ttl => NULL, mode => 'shared')");
@@ -152,32 +154,32 @@ foreach my $session ($a, $b)
 bound($c, 'y');
 wait_for_lock($b, 'y');
 wait_for_lock($c, 'x');
-is_victim($c, qq{Process C waits for lock "x"; blocked by process B.\nProcess B waits for lock "y"; blocked by process C.}, 'shared', $b);
+is_victim($c, qq{Process C waits for lock "x"; blocked by process B.\nProcess B waits for lock "y"; blocked by process C.}, 'one of two shared holders waits for the writer', $b);
 clean();
 
-# behind a queued writer
+# A reader that waits behind a queued writer.
 $a->query("SELECT acquire_lock('x', ttl => NULL, mode => 'shared')");
 bound($b, 'y');
 wait_for_lock($c, 'x');
 wait_for_lock($b, 'x', ", mode => 'shared'");
 wait_for_lock($a, 'y');
-is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind a writer', $b, $c);
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'a reader behind a queued writer', $b, $c);
 clean();
 
-# one permit
+# A semaphore with a single permit.
 $a->query("SELECT acquire_permit('p', 1, ttl => NULL)");
 bound($b, 'y');
 wait_for_lock($a, 'y');
 $b->async("SELECT acquire_permit('p', 1)");
-is_victim($b, qq{Process B waits for lock "p"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'a permit', $a);
+is_victim($b, qq{Process B waits for lock "p"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'the only permit', $a);
 clean();
 
-# several names at once: for any of them, and behind one who waits for others as well
+# acquire_locks(): blocked by any of its names, and by a waiter that waits for other names as well.
 bound($a, 'x');
 bound($b, 'y');
 wait_for_lock($b, 'x');
 $a->async(q{SELECT acquire_locks('{w,y,z}', '1 h')});
-is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'several names', $b);
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'one of several names', $b);
 clean();
 bound($a, 'x');
 $b->async(q{SELECT acquire_locks('{v,w,x}', '1 h')});
@@ -185,39 +187,40 @@ waiting_or_broken($b);
 wait_for_lock($c, 'w');
 wait_for_lock($d, 'w');
 $a->async(q{SELECT acquire_locks('{u,w}', '1 h')});
-is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind several names', $b, $c, $d);
+is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind a waiter for several names', $b, $c, $d);
 clean();
 
-# more edges than there is room for at first, and than are followed between two looks at the clock
+# More edges than the search has memory for initially, and than it follows between two checks of the clock.
 bound($a, 'x');
 bound($b, 'm1000');
 wait_for_lock($b, 'x');
 $a->async(q{SELECT acquire_locks(ARRAY(SELECT 'm' || i FROM generate_series(1, 1000) AS i), '1 h')});
-is_victim($a, qq{Process A waits for lock "m1000"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'very many names', $b);
+is_victim($a, qq{Process A waits for lock "m1000"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'one of 1000 names', $b);
 clean();
 
-# places of several names, which nobody waits for any more, keep nobody, though the one that has them waits for us
+# Places for several names that no call waits for do not block other waiters, although their owner waits for this
+# session.
 bound($a, $_) foreach 'v', 'x';
 my $place = $b->query(q{SELECT token FROM enqueue_locks('{w,x}', '1 h')});
-like($place, qr/^\d+$/, 'places');
-is($b->query("SELECT await_locks('{w,x}', $place, '10 ms')"), 'f', 'waited for');
+like($place, qr/^\d+$/, 'places for two names are enqueued');
+is($b->query("SELECT await_locks('{w,x}', $place, '10 ms')"), 'f', 'a call waits for the places for a short time');
 wait_for_lock($b, 'v');
 wait_for_lock($a, 'w');
-all_wait_on('behind places', $a, $b);
+all_wait_on('places without a call are not part of a cycle', $a, $b);
 one('SELECT pg_cancel_backend(' . $b->pid . ')');
 $b->wait;
-is($b->query("SELECT release_locks('{w,x}', $place)"), 't', 'given up');
-like($a->wait, qr/^\d+$/, 'and so the next one is granted');
+is($b->query("SELECT release_locks('{w,x}', $place)"), 't', 'the places are released');
+like($a->wait, qr/^\d+$/, 'the waiter behind the places is granted the lock');
 clean();
 
-# and hide nobody who waits before them
+# Places do not hide a blocked waiter that is ahead of them in the queue.
 bound($a, 'x');
 $b->async(q{SELECT acquire_locks('{v,w,x}', '1 h')});
 waiting_or_broken($b);
 $place = $d->query(q{SELECT token FROM enqueue_locks('{t,w}', '1 h')});
 $a->async(q{SELECT acquire_locks('{u,w}', '1 h')});
-is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind several names and places', $b);
-is($d->query("SELECT release_locks('{t,w}', $place)"), 't', 'given up');
+is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind a waiter for several names, and places', $b);
+is($d->query("SELECT release_locks('{t,w}', $place)"), 't', 'the place behind it is released');
 clean();
 
 # --- in open transactions ---
@@ -226,75 +229,75 @@ $a->query("BEGIN; SELECT acquire_lock('x', '1 h')");
 $b->query("BEGIN; SELECT acquire_lock('y', '1 h')");
 wait_for_lock($a, 'y');
 wait_for_lock($b, 'x');
-is_victim($b, qq{Process B waits for lock "x"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'in transactions', $a);
+is_victim($b, qq{Process B waits for lock "x"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'a cycle of transactions', $a);
 $b->query('ROLLBACK');
-like($a->wait, qr/^\d+$/, 'its rollback lets the other one go on');
+like($a->wait, qr/^\d+$/, 'the rollback of the victim lets the other session acquire the lock');
 clean();
 
-# a subtransaction is enough
+# Rolling back a subtransaction resolves the deadlock.
 $a->query("BEGIN; SELECT acquire_lock('x', '1 h')");
 $b->query("BEGIN; SELECT acquire_lock('y', '1 h'); SAVEPOINT s");
 wait_for_lock($a, 'y');
 $b->async(q{DO $$ BEGIN PERFORM acquire_lock('x'); EXCEPTION WHEN deadlock_detected THEN RAISE NOTICE 'caught'; END $$});
 $b->wait($soon);
-like($b->error, qr/caught/, 'the error can be caught');
-is($b->query('SELECT 1'), '1', 'and the transaction goes on');
-ok(!$a->ready, 'and keeps what it has');
+like($b->error, qr/caught/, 'the deadlock error can be caught');
+is($b->query('SELECT 1'), '1', 'the transaction can continue after the caught deadlock');
+ok(!$a->ready, 'the victim keeps the locks of its outer transaction');
 clean();
 
-# a fence
+# A fence blocks a waiter.
 my $token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
 $a->query("BEGIN; SELECT fence_lock('x', $token)");
 bound($b, 'y');
 wait_for_lock($b, 'x');
 wait_for_lock($a, 'y');
-is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'a fence', $b);
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'a fence blocks the waiter', $b);
 clean();
 
-# more than one of this token, and others
+# Several transactions fence the same token, and another token is fenced as well.
 $token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
 $c->query("BEGIN; SELECT fence_lock('z', acquire_lock('z', '1 h'))");
 $_->query("BEGIN; SELECT fence_lock('x', $token)") foreach $d, $a;
 bound($b, 'y');
 wait_for_lock($b, 'x');
 wait_for_lock($a, 'y');
-is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'fences', $b);
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'one of several fences blocks the waiter', $b);
 clean();
 
 # --- through locks of PostgreSQL ---
 
-# the one that waits here was first
+# The session that waits for a lock of lock_election began to wait first.
 $a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 bound($b, 'x');
 wait_for_lock($a, 'x');
 $b->async('UPDATE t SET v = 0 WHERE id = 1');
 waiting_in_postgres($b);
-is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for ShareLock on transaction N; blocked by process A.}, 'a row', $b);
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for ShareLock on transaction N; blocked by process A.}, 'a cycle through a row lock', $b);
 $a->query('ROLLBACK');
 $b->wait;
-is($b->error, '', 'the rollback lets the other one go on');
+is($b->error, '', 'the rollback of the victim lets the other session update the row');
 clean();
 
-# the one that waits here was last
+# The session that waits for a lock of lock_election began to wait last.
 $a->query('BEGIN; LOCK t');
 bound($b, 'x');
 $b->async('SELECT count(*) FROM t');
 waiting_in_postgres($b);
 wait_for_lock($a, 'x');
-is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for AccessShareLock on relation N of database N; blocked by process A.}, 'a table', $b);
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for AccessShareLock on relation N of database N; blocked by process A.}, 'a cycle through a table lock', $b);
 clean();
 
-# advisory locks, of the session
+# Advisory locks of the session.
 $a->query('SELECT pg_advisory_lock(1)');
 $b->query("BEGIN; SELECT acquire_lock('x', '1 h')");
 $b->async('SELECT pg_advisory_lock(1)');
 waiting_in_postgres($b);
 wait_for_lock($a, 'x');
 is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for ExclusiveLock on advisory lock [N,0,1,1]; blocked by process A.} =~ s/\[N/'[' . $node->safe_psql('postgres', 'SELECT oid FROM pg_database WHERE datname = current_database()')/er,
-	'an advisory lock', $b);
+	'a cycle through an advisory lock', $b);
 clean();
 
-# behind somebody who waits there himself, and two of us
+# A cycle of four: behind a process that waits for the same row in PostgreSQL, and with two locks of lock_election.
 $a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 $d->query('BEGIN; SELECT v FROM t WHERE id = 2');
 bound($b, 'x');
@@ -306,12 +309,12 @@ waiting_in_postgres($d);
 $c->async('UPDATE t SET v = 1 WHERE id = 1');
 waiting_in_postgres($c);
 $b->wait($soon);
-like($b->error, qr/40P01/, 'four in a row');
+like($b->error, qr/40P01/, 'a cycle of four is detected');
 like(detail($b), qr/\AProcess B waits for lock "y"; blocked by process C\.\nProcess C waits for ExclusiveLock on tuple.*; blocked by process D\.\nProcess D waits for ShareLock on transaction N; blocked by process A\.\nProcess A waits for lock "x"; blocked by process B\.\z/,
-	'the cycle is told, also who waits before it for the same row');
+	'the detail includes the process ahead in the queue for the same row');
 clean();
 
-# a parallel worker waits, for its leader
+# A parallel worker waits for a lock on behalf of its leader.
 $a->query('CREATE TABLE w (); BEGIN');
 $b->query(q{CREATE FUNCTION read_w() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN (SELECT count(*) FROM w); END'});
 $b->query(q{SET parallel_leader_participation = off; SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
@@ -320,14 +323,14 @@ $a->query('LOCK w');
 $b->async('SELECT read_w()');
 wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND leader_pid = } . $b->pid);
 wait_for_lock($a, 'x');
-is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for a lock; blocked by process A.}, 'a parallel worker', $b);
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for a lock; blocked by process A.}, 'a cycle through a parallel worker', $b);
 $a->query('ROLLBACK; DROP TABLE w');
-is($b->wait . $b->error, '0', 'and goes on');
+is($b->wait . $b->error, '0', 'the parallel query succeeds after the rollback of the victim');
 clean();
 
 # --- no deadlocks ---
 
-# what has a TTL ends by itself
+# A lock with a TTL expires, so it does not count as blocked forever.
 my @token = ($a->query("SELECT acquire_lock('x', '6 s')"), $b->query("SELECT acquire_lock('y', '1 h')"));
 wait_for_lock($a, 'y');
 wait_for_lock($b, 'x');
@@ -336,78 +339,78 @@ $c->query("SELECT acquire_lock('leased', ttl => NULL, lease => $lease)");
 bound($d, 'z');
 wait_for_lock($c, 'z');
 wait_for_lock($d, 'leased');
-all_wait_on('locks with a TTL, or on a lease', $a, $b, $c, $d);
-like($b->wait, qr/^\d+$/, 'which ends');
-is(one("SELECT revoke_lease($lease)"), 't', 'and a lease that is revoked');
-like($d->wait, qr/^\d+$/, 'as does that');
+all_wait_on('locks with a TTL or on a named lease cause no deadlock', $a, $b, $c, $d);
+like($b->wait, qr/^\d+$/, 'the lock with the TTL expires and is granted');
+is(one("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
+like($d->wait, qr/^\d+$/, 'the lock on the revoked lease is granted');
 clean();
 
-# a transaction that has committed
+# The transaction that acquired the lock has committed, so the lock is no longer bound to it.
 $a->query("BEGIN; SELECT acquire_lock('x', '1 h'); COMMIT; BEGIN; SELECT 1");
 $b->query("BEGIN; SELECT acquire_lock('y', '1 h')");
 wait_for_lock($b, 'x');
 wait_for_lock($a, 'y');
-all_wait_on('the transaction that acquired it has committed', $a, $b);
+all_wait_on('a lock of a committed transaction causes no deadlock', $a, $b);
 clean();
 $a->query("BEGIN; SELECT acquire_lock('x', '1 h'); COMMIT; BEGIN; SELECT 1");
 $b->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 wait_for_lock($b, 'x');
 $a->async('UPDATE t SET v = 0 WHERE id = 1');
 waiting_in_postgres($a);
-all_wait_on('... and waits for a row', $a, $b);
+all_wait_on('a lock of a committed transaction causes no deadlock with a row lock', $a, $b);
 clean();
 
-# a named owner, whoever asks for him
+# A lock of a named owner: every connection may release it.
 @token = ($a->query("SELECT acquire_lock('x', ttl => NULL, owner => 'one')"), $b->query("SELECT acquire_lock('y', '1 h', owner => 'two')"));
 $a->query("BEGIN; SELECT acquire_lock('z', '1 h', owner => 'one')");
 wait_for_lock($a, 'y');
 wait_for_lock($b, 'x');
 wait_for_lock($c, 'z');
-all_wait_on('named owners', $a, $b, $c);
-is($d->query("SELECT release_lock('y', $token[1])"), 't', 'another connection can release');
-like($a->wait, qr/^\d+$/, 'and lets the first one go on');
+all_wait_on('locks of named owners cause no deadlock', $a, $b, $c);
+is($d->query("SELECT release_lock('y', $token[1])"), 't', 'another connection can release the lock of a named owner');
+like($a->wait, qr/^\d+$/, 'the waiter is granted the lock of a named owner after its release');
 clean();
 
-# an advisory lock with the number of a token is no fence
+# An advisory lock whose number equals a token is not a fence.
 $token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
 $d->query("BEGIN; SELECT fence_lock('z', acquire_lock('z', '1 h'))");
 $a->query("SELECT pg_advisory_lock($token)");
 wait_for_lock($a, 'x');
-all_wait_on('an advisory lock with the number of its token', $a);
+all_wait_on('an advisory lock with the number of the token causes no deadlock', $a);
 clean();
 
-# who waits for one who does not wait
+# The holder does not wait.
 bound($a, 'x');
 wait_for_lock($b, 'x');
 wait_for_lock($c, 'x');
-all_wait_on('one connection that is not blocked', $b, $c);
+all_wait_on('waiters for a connection that is not blocked are no deadlock', $b, $c);
 clean();
 
-# more permits than one: another one may come back
+# A semaphore with two permits: the other holder can release its permit.
 $a->query("SELECT acquire_permit('p', 2, ttl => NULL)");
 $c->query("SELECT acquire_permit('p', 2, ttl => NULL)");
 bound($b, 'y');
 wait_for_lock($a, 'y');
 $b->async("SELECT acquire_permit('p', 2)");
 waiting_or_broken($b);
-all_wait_on('two permits', $a, $b);
-is($c->query(q{SELECT acquire_permit('p', 2, wait => '200 ms')}) . $c->error, '', 'nor is it waiting for oneself');
+all_wait_on('one of two permits is held by a session that is not blocked', $a, $b);
+is($c->query(q{SELECT acquire_permit('p', 2, wait => '200 ms')}) . $c->error, '', 'a session that holds one of two permits is not reported as waiting for itself');
 $c->query("SELECT release_lock('p')");
-like($b->wait, qr/^\d+$/, 'and so it is');
+like($b->wait, qr/^\d+$/, 'the waiter is granted the permit that the other session releases');
 clean();
 
-# each wait is looked at after deadlock_timeout, also of a connection that has waited for longer before
+# The search starts deadlock_timeout after the start of each wait, also if the same connection has waited longer before.
 bound($c, 'z');
-is($a->query("SELECT acquire_lock('z', wait => '1 s')"), '', 'a long wait');
+is($a->query("SELECT acquire_lock('z', wait => '1 s')"), '', 'a wait longer than deadlock_timeout times out');
 $_->query("SET deadlock_timeout = '1 h'") foreach $a, $b;
 bound($a, 'x');
 bound($b, 'y');
 wait_for_lock($b, 'x');
 $a->async(q{SELECT acquire_lock('y')});
-all_wait_on('... says nothing of the next one', $a, $b);
+all_wait_on('the next wait starts its own deadlock_timeout', $a, $b);
 clean();
 
-# what PostgreSQL finds is left to it
+# A cycle of PostgreSQL's own locks is left to PostgreSQL's detector.
 $a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 $b->query("BEGIN; UPDATE t SET v = 0 WHERE id = 2; SELECT acquire_lock('x', '1 h')");
 wait_for_lock($c, 'x');
@@ -415,13 +418,14 @@ $a->async('UPDATE t SET v = 0 WHERE id = 2');
 waiting_in_postgres($a);
 $b->async('UPDATE t SET v = 0 WHERE id = 1');
 $_->wait foreach $a, $b;
-is(scalar(() = ($a->error . $b->error) =~ /40P01/g), 1, q{one of PostgreSQL's own two});
+is(scalar(() = ($a->error . $b->error) =~ /40P01/g), 1, 'PostgreSQL cancels one member of its own cycle');
 $_->query('ROLLBACK') foreach $a, $b;
-like($c->wait, qr/^\d+$/, 'not the one who waits for them');
-is($c->error, '', 'and is told nothing');
+like($c->wait, qr/^\d+$/, q{a session that waits for a member of PostgreSQL's cycle is granted the lock});
+is($c->error, '', q{a session that waits for a member of PostgreSQL's cycle gets no error});
 clean();
 
-# A wait in PostgreSQL counts when its own detector has had the time that the server gives it.
+# A wait for a lock of PostgreSQL counts only after the deadlock_timeout of the server, so that its own detector runs
+# first.
 $node->safe_psql('postgres', q{ALTER SYSTEM SET deadlock_timeout = '1 h'});
 $node->reload;
 wait_for_sql($node, 'SHOW deadlock_timeout', '1h');
@@ -430,15 +434,16 @@ bound($b, 'x');
 wait_for_lock($a, 'x');
 $b->async('UPDATE t SET v = 0 WHERE id = 1');
 waiting_in_postgres($b);
-all_wait_on('a wait in PostgreSQL that is not a long one yet', $a, $b);
+all_wait_on('a wait in PostgreSQL shorter than deadlock_timeout is not counted', $a, $b);
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET deadlock_timeout');
 $node->reload;
 wait_for_sql($node, 'SHOW deadlock_timeout', '500ms');
 $a->wait($soon);
-like($a->error, qr/40P01/, 'then it is');
+like($a->error, qr/40P01/, 'a wait in PostgreSQL longer than deadlock_timeout is counted');
 clean();
 
-# Nor is a cycle taken for one of ours where PostgreSQL does not look yet, though one of ours waits for them.
+# A cycle that PostgreSQL does not check yet is not reported either if a session waits for one of its members in
+# lock_election.
 $_->query("SET deadlock_timeout = '1 h'") foreach $a, $b;
 $a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 $b->query("BEGIN; UPDATE t SET v = 0 WHERE id = 2; SELECT acquire_lock('x', '1 h')");
@@ -446,25 +451,25 @@ $a->async('UPDATE t SET v = 0 WHERE id = 2');
 $b->async('UPDATE t SET v = 0 WHERE id = 1');
 waiting_in_postgres($_) foreach $a, $b;
 wait_for_lock($c, 'x');
-all_wait_on('a cycle of PostgreSQL alone', $a, $b, $c);
+all_wait_on(q{a cycle of PostgreSQL's locks alone is not reported}, $a, $b, $c);
 clean();
 
-# a prepared transaction is no process
+# A prepared transaction has no process.
 my $manager = manager_pid();
 $a->query(q{BEGIN; LOCK t; PREPARE TRANSACTION 'prepared'});
 bound($b, 'x');
 $b->async('SELECT count(*) FROM t');
 waiting_in_postgres($b);
 wait_for_lock($c, 'x');
-all_wait_on('a prepared transaction', $b, $c);
-is(manager_pid(), $manager, 'which the manager can tell from a process');
+all_wait_on('a prepared transaction causes no deadlock', $b, $c);
+is(manager_pid(), $manager, 'the manager survives the search through a prepared transaction');
 $a->query(q{ROLLBACK PREPARED 'prepared'});
-is($b->wait, '4', 'the end of it lets the first one go on');
+is($b->wait, '4', 'the reader continues after the end of the prepared transaction');
 clean();
 
 # --- a long detail ---
 
-# Cut at the end of a character, wherever that is.
+# The detail is truncated at a character boundary, for each offset within a character.
 foreach my $shift (0 .. 2)
 {
 	my @ring = map { session($node) } 0 .. ($shift ? 19 : 39);
@@ -472,19 +477,20 @@ foreach my $shift (0 .. 2)
 
 	bound($ring[$_], $name->($_)) foreach 0 .. $#ring;
 	$ring[$_]->async("SELECT acquire_lock('" . $name->($_ + 1) . "', ttl => NULL)") foreach 0 .. $#ring;
-	ok(wait_until(sub { grep { $_->ready } @ring }), @ring . ' in a ring');
+	ok(wait_until(sub { grep { $_->ready } @ring }), @ring . ' processes in one cycle: deadlock detected');
 	my ($victim) = grep { $_->ready } @ring;
 	$victim->wait;
 	my ($detail) = $victim->error =~ /^DETAIL:  (.*?)\n(?:HINT|LOCATION)/ms;
-	cmp_ok(length $detail, '>', 4500, 'as much of the cycle as there is room for');
-	ok(utf8::decode($detail), 'and no part of a character');
+	cmp_ok(length $detail, '>', 4500, 'the detail is long');
+	ok(utf8::decode($detail), 'the detail is not truncated within a character');
 	$_->kill foreach @ring;
 	nothing_left($node);
 }
 
-# --- many at a time ---
+# --- many sessions at the same time ---
 
-# Each takes two of four locks and four rows, in the same order everywhere or in any; returns how many gave up.
+# Each worker locks two of four locks and four rows, in the same order as the others or in random order. Returns the
+# number of deadlock errors.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION take(n int) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
@@ -515,13 +521,13 @@ sub work
 
 	$_->async("CALL work($rounds, $in_order, 0)") foreach @workers;
 	$given_up += $_->wait(2 * LeTest::timeout()) foreach @workers;
-	is(join('', map { $_->error } @workers), '', 'none of eight workers has failed');
+	is(join('', map { $_->error } @workers), '', 'eight workers finish without an error');
 	$_->quit foreach @workers;
 	return $given_up;
 }
 
-is(work(300, 'true'), 0, 'nobody who takes them in the same order is told of a deadlock');
-cmp_ok(work(15, 'false'), '>', 0, 'of those who do not, some are, and all come to an end');
+is(work(300, 'true'), 0, 'workers that lock in the same order get no deadlock');
+cmp_ok(work(15, 'false'), '>', 0, 'workers that lock in random order get deadlocks, and all finish');
 clean();
 
 $_->quit foreach @all;
