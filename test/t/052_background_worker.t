@@ -1,5 +1,5 @@
-# A background worker without a client, such as that of pg_cron with cron.use_background_workers. All its statements are
-# one transaction, of which the server knows only the current statement.
+# A background worker without a client, such as that of pg_cron with cron.use_background_workers: all its statements run in
+# one transaction, and the server knows only the current statement.
 # Promises: F
 # Needs: faults
 use strict;
@@ -14,7 +14,7 @@ $a->query(q{
 	CREATE FUNCTION fault_worker(sql text) RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_worker';
 	CREATE TABLE t (v int)});
 
-# The gate is in the middle of the worker's transaction.
+# The advisory lock 1 stops the worker in the middle of its transaction.
 foreach my $release (q{release_lock('r', %d)}, q{release_locks('{r}', %d)})
 {
 	my $token = $a->query(q{SELECT acquire_lock('r', '1 h')});
@@ -28,8 +28,8 @@ foreach my $release (q{release_lock('r', %d)}, q{release_locks('{r}', %d)})
 	$b->async(q{SELECT acquire_lock('r')});
 	wait_for_sql($node, q{SELECT count(*) FROM lock_election.waiters}, '1');
 	$c->query('SELECT pg_advisory_unlock(1)');
-	like($b->wait, qr/^\d+$/, 'then it is handed on');
-	is($b->query('SELECT count(*) FROM t'), '1', 'and the next holder sees what the worker has written');
+	like($b->wait, qr/^\d+$/, q{the lock is granted to the waiter when the worker's transaction ends});
+	is($b->query('SELECT count(*) FROM t'), '1', 'the next holder sees the rows that the worker has written');
 	$b->query(q{SELECT release_lock('r')});
 	$b->query('TRUNCATE t');
 }

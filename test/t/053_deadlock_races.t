@@ -1,4 +1,4 @@
-# A deadlock search fails, coincides with the end of a wait, or has several parts.
+# A deadlock search that fails, that coincides with the end of a wait, or that has several parts.
 # Promises: A
 # Needs: faults
 use strict;
@@ -14,7 +14,7 @@ points_by(\$free);
 
 sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('$name', $ttl)"); }
 
-# A search for deadlocks fails in the middle of a path: the next one begins with no mark of it.
+# A search fails in the middle of a path: the next search must not find its marks.
 {
 	my ($s, $t) = map { session($node) } 1 .. 2;
 
@@ -24,11 +24,11 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 	$s->async(q{SELECT acquire_lock('y', NULL)});
 	waiting($s);
 	$t->async(q{SELECT acquire_lock('x', NULL)});
-	ok(wait_until(sub { $s->ready || $t->ready }), 'a deadlock is found all the same');
-	is(fault(q{hits('deadlock-step')}) > 2, 1, 'by another search');
+	ok(wait_until(sub { $s->ready || $t->ready }), 'a deadlock is found after a failed search');
+	is(fault(q{hits('deadlock-step')}) > 2, 1, 'another search finds the deadlock');
 	my ($victim, $other) = $s->ready ? ($s, $t) : ($t, $s);
 	$victim->wait;
-	like($victim->error, qr/ERROR:  40P01/, 'somebody gives up');
+	like($victim->error, qr/ERROR:  40P01/, 'one session gets the deadlock error');
 	$victim->quit;
 	$c->query('SELECT force_release_lock(name) FROM lock_election.locks');
 	$other->wait;
@@ -38,7 +38,8 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 	nothing_left($node);
 }
 
-# One process has a lock several times, in slots and in one transaction: it is one edge (an assertion looks).
+# One process holds a lock several times, in slots and in one transaction: this counts as one edge (an assertion checks
+# it).
 {
 	my ($s, $t, $u) = map { session($node) } 1 .. 3;
 
@@ -50,17 +51,18 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 	$u->async(q{SELECT acquire_lock('x', NULL)});
 	waiting($_) foreach $t, $u;
 	$s->query(q{SELECT acquire_locks(ARRAY['y', 'z'])});
-	like($s->error, qr/ERROR:  40P01/, 'who comes last gives up');
+	like($s->error, qr/ERROR:  40P01/, 'the last session to wait gets the deadlock error');
 	$s->query('ROLLBACK');
 	$s->quit;
-	like($_->wait, qr/^\d+$/, 'the others go on') foreach $t, $u;
+	like($_->wait, qr/^\d+$/, 'the other sessions are granted their locks') foreach $t, $u;
 	$_->quit foreach $t, $u;
 	nothing_left($node);
 }
 
 my ($held_up, $held_for);
 
-# The first of two gives up when the search has found both of them: it waits no more, and so the second one waits on.
+# The first of two sessions gives up after the search has visited both: it no longer waits, so the second one must keep
+# waiting.
 foreach my $how (qw(cancel terminate))
 {
 	my ($s, $t) = map { session($node) } 1 .. 2;
@@ -81,14 +83,14 @@ foreach my $how (qw(cancel terminate))
 	go_on('deadlock-step');
 	$held_up = time;
 	$s->query(q{SELECT release_lock('x')}) if $how eq 'cancel';
-	like($t->wait, qr/^\d+$/, "$how: the other one is told of no deadlock") or diag($t->error);
+	like($t->wait, qr/^\d+$/, "$how: the other session gets no deadlock error") or diag($t->error);
 	$_->quit foreach $s, $t;
 	fault('clear()');
 	nothing_left($node);
 }
 
-# Both of two ask in one batch: once the first one is told, there is no cycle for the second one.  The last search has taken
-# some seconds, as a process that ends waits for the manager.
+# Both sessions request a search in one batch: after the first one has got its error, there is no cycle for the second
+# one. The previous search took some seconds, because an exiting process waits for the manager.
 {
 	my ($s, $t) = map { session($node) } 1 .. 2;
 
@@ -106,17 +108,17 @@ foreach my $how (qw(cancel terminate))
 	go_on('manager-took');
 	$c->wait;
 	$t->wait;
-	like($t->error, qr/ERROR:  40P01/, 'both ask at a time: the newest is told');
+	like($t->error, qr/ERROR:  40P01/, 'two sessions request a search at the same time: the newest waiter gets the error');
 	my $took = time - $held_up;
-	ok($took < 20 || $took < 9 * $held_for, "and not after nine times as long as the last search was held up: $took s, $held_for s");
-	ok(!$s->ready, 'and nobody else');
+	ok($took < 20 || $took < 9 * $held_for, "the error comes before nine times the delay of the previous search: $took s, $held_for s");
+	ok(!$s->ready, 'only one of the two sessions gets an error');
 	$t->quit;
-	like($s->wait, qr/^\d+$/, 'but goes on when that one ends');
+	like($s->wait, qr/^\d+$/, 'the other session is granted the lock after the end of the victim');
 	$s->quit;
 	nothing_left($node);
 }
 
-# Ten steps take a millisecond each, more than the search has: it goes on in another batch, where it has ended in this one.
+# Ten steps take one millisecond each, more than the time limit of a search: it continues in another batch.
 {
 	my ($s, $t) = map { session($node) } 1 .. 2;
 
@@ -129,11 +131,11 @@ foreach my $how (qw(cancel terminate))
 	fault(q{set('deadlock-step', 'sleep', ms => 1, times => 10)});
 	$t->async(q{SELECT acquire_locks(ARRAY(SELECT 'm' || i FROM generate_series(1, 400) AS i), NULL)});
 	$t->wait;
-	like($t->error, qr/ERROR:  40P01/, 'a search in parts comes to its end');
+	like($t->error, qr/ERROR:  40P01/, 'a search in several parts finds the deadlock');
 	my $steps = fault(q{hits('deadlock-step')});
-	ok($steps > 403 && $steps < 500, "and looks at nothing twice but at the path: $steps steps");
+	ok($steps > 403 && $steps < 500, "a search in several parts repeats only the steps of its current path: $steps steps");
 	$t->quit;
-	ok($s->wait, 'the other one goes on');
+	ok($s->wait, 'the other session is granted the lock');
 	$s->quit;
 	fault('clear()');
 	nothing_left($node);

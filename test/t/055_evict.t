@@ -1,4 +1,5 @@
-# evict_lock() and evict_leader(): an evicted lock cannot be renewed, and is not granted before its holder had to stop.
+# evict_lock() and evict_leader(): an evicted lock cannot be renewed, and is not granted to anybody before its holder's
+# deadline.
 # Promises: M, D, L, G
 use strict;
 use warnings;
@@ -9,7 +10,7 @@ use Time::HiRes qw(time);
 my $node = new_node('main', conf => "autovacuum = off\n", init => [ allows_streaming => 1 ]);
 my ($holder, $next, $dba) = map { session($node) } 1 .. 3;
 
-# Who evicts says "expires_at" to others: until then the holder may work.
+# Evicts the lock, and returns "expires_at" as another session sees it. The holder may work until then.
 sub evict
 {
 	my ($name, $kind) = @_;
@@ -21,105 +22,105 @@ sub evict
 
 sub held { return $dba->query("SELECT is_held('$_[0]', $_[1])"); }
 
-# --- its end ---
+# --- the end of an evicted holder ---
 
-subtest 'given back' => sub {
+subtest 'an evicted holder releases its lock' => sub {
 	my $t = $holder->query(q{SELECT acquire_lock('x', '1 h')});
 	$next->async(q{SELECT acquire_lock('x', '1 h')});
 	waiting($next);
 	evict('x');
-	is($dba->query(q{SELECT evict_lock('x')}), 0, 'once');
-	is(held('x', $t), 't', 'held');
-	is($holder->query("SELECT renew_lock('x', $t) IS NULL"), 't', 'but not renewed');
+	is($dba->query(q{SELECT evict_lock('x')}), 0, 'a second eviction evicts nobody');
+	is(held('x', $t), 't', 'an evicted lock is still held');
+	is($holder->query("SELECT renew_lock('x', $t) IS NULL"), 't', 'an evicted lock cannot be renewed');
 	$holder->query("SELECT await_lock('x', $t)");
-	like($holder->error, qr/LE001: token $t of lock "x" was evicted\nDETAIL:  evict_lock\(\) evicted it, so it can no longer be renewed\. It remains held until it is released or expires\./, 'nor awaited');
-	is($holder->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'nor acquired again');
-	is($dba->query('SELECT count(*) FROM lock_election.waiters'), 1, 'the next one waits');
+	like($holder->error, qr/LE001: token $t of lock "x" was evicted\nDETAIL:  evict_lock\(\) evicted it, so it can no longer be renewed\. It remains held until it is released or expires\./, 'an evicted lock cannot be awaited');
+	is($holder->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'an evicted lock cannot be acquired again by its holder');
+	is($dba->query('SELECT count(*) FROM lock_election.waiters'), 1, 'the waiter is not granted an evicted lock that is held');
 	$holder->query("BEGIN; SELECT fence_lock('x', $t); COMMIT");
-	is($holder->error, '', 'what it has to finish it can fence');
-	is($holder->query("SELECT release_lock('x', $t)"), 't', 'given back');
+	is($holder->error, '', 'an evicted lock can be fenced');
+	is($holder->query("SELECT release_lock('x', $t)"), 't', 'an evicted lock can be released');
 	my $u = $next->wait;
-	cmp_ok($u, '>', $t, 'the next one has it at once');
-	is($dba->query(q{SELECT evicted FROM lock_election.locks}), 'f', 'not evicted');
+	cmp_ok($u, '>', $t, 'the waiter is granted the lock immediately after the release');
+	is($dba->query(q{SELECT evicted FROM lock_election.locks}), 'f', 'the next holder is not evicted');
 	$next->query("SELECT release_lock('x', $u)");
 };
 
-# A client keeps alive all that it has, as often as it can; the evicted one ends all the same, and not before its deadline.
-# One statement acquires and evicts, so that no time passes between them.
+# A client renews all its locks as often as it can; the evicted one ends nevertheless, but not before its deadline. One
+# statement acquires and evicts, so that no time passes in between.
 my %lives = (
 	'a lease of its own' => [ q{SELECT acquire_lock('x', '5 s'), acquire_lock('y', '1 h'), 0}, q{SELECT true} ],
 	'a lease of two names' => [ q{SELECT t, t, 0 FROM acquire_locks(ARRAY['x', 'y'], '5 s') t}, q{SELECT renew_lock('y', %t) IS NULL} ],
 	'a named lease' => [ q{SELECT acquire_lock('x', lease => l), acquire_lock('y', lease => l), l FROM grant_lease('5 s') l}, q{SELECT keep_alive(%l) BETWEEN '0' AND (SELECT coalesce((SELECT expires_at - clock_timestamp() + interval '1 s' FROM lock_election.locks WHERE name = 'x' AND evicted), '5 s'))} ]);
 foreach my $kind (sort keys %lives)
 {
-	subtest "at its deadline, on $kind" => sub {
+	subtest "an evicted holder ends at its deadline, on $kind" => sub {
 		my ($acquire, $keep) = @{ $lives{$kind} };
 		my ($x, $y, $lease, $evicted) = split /\|/, $holder->query("SELECT *, evict_lock('x') FROM ($acquire OFFSET 0) AS held (x, y, l)");
 		my ($kept, $asked) = (1, 0);
 
 		$keep = $keep =~ s/%t/$y/r =~ s/%l/$lease/r;
-		is($evicted, 1, 'evicted');
+		is($evicted, 1, 'the holder is evicted');
 		my $until = $dba->query(q{SELECT expires_at FROM lock_election.locks WHERE name = 'x'});
 		$next->async(q{SELECT acquire_lock('x', '1 h') || '|' || clock_timestamp()});
-		is($holder->query("SELECT string_agg(name, ' ') FROM lease_holds($lease)"), 'y', 'the lease does not count it as its own') if $lease;
+		is($holder->query("SELECT string_agg(name, ' ') FROM lease_holds($lease)"), 'y', 'the lease no longer lists the evicted lock') if $lease;
 		wait_until(sub { $kept &&= $holder->query($keep) eq 't'; return $next->ready; }, undef, 0.1);
-		ok($kept, 'what it has beside it is renewed, unless it is one holder of both');
+		ok($kept, 'the other lock of the client is renewed, unless both names are one holder');
 		my ($u, $at) = split /\|/, $next->wait;
-		cmp_ok($u, '>', $x, 'the next one has it');
-		is($dba->query("SELECT '$at' >= '$until'::timestamptz"), 't', 'but not before its holder was to stop');
-		is($holder->query("SELECT renew_lock('x', $x) IS NULL, is_held('y', $y)"), 't|' . ($kind =~ /two/ ? 'f' : 't'), 'it is lost, and the rest is not');
+		cmp_ok($u, '>', $x, 'the waiter is granted the lock');
+		is($dba->query("SELECT '$at' >= '$until'::timestamptz"), 't', 'the lock is not granted before the deadline of the evicted holder');
+		is($holder->query("SELECT renew_lock('x', $x) IS NULL, is_held('y', $y)"), 't|' . ($kind =~ /two/ ? 'f' : 't'), 'the evicted lock is lost; the other lock only if it is the same holder');
 		$dba->query('SELECT force_release_lock(name) FROM lock_election.locks');
 		$dba->query('SELECT revoke_lease(lease) FROM lock_election.leases');
 	};
 }
 
-subtest 'a leader' => sub {
+subtest 'an evicted leader' => sub {
 	my $term = $holder->query(q{SELECT campaign('e', 'me', '2 s')});
 
 	evict('e', 'election');
-	is($dba->query(q{SELECT candidate, evicted FROM lock_election.elections}), 'me|t', 'leads');
-	is($holder->query("SELECT renew_leadership('e', $term) IS NULL, proclaim('e', $term, 'still me')"), 't|t', 'and may say so');
+	is($dba->query(q{SELECT candidate, evicted FROM lock_election.elections}), 'me|t', 'an evicted leader still leads');
+	is($holder->query("SELECT renew_leadership('e', $term) IS NULL, proclaim('e', $term, 'still me')"), 't|t', 'an evicted leader cannot renew, but can proclaim');
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.elections', 0);
 	is($dba->query(q{SELECT string_agg(how || ' ' || candidate, ', ' ORDER BY change) FROM election_history('e')}),
-		'elected me, proclaimed still me, evicted still me', 'the history tells how that ended');
+		'elected me, proclaimed still me, evicted still me', 'the history shows the eviction as the end of the term');
 	$holder->query("SELECT await_leadership('e', $term)");
-	like($holder->error, qr/LE001: term $term of election "e" was evicted\nDETAIL:  evict_leader\(\) evicted it, so it can no longer be renewed\. Nobody holds it now\./, 'so does an error');
+	like($holder->error, qr/LE001: term $term of election "e" was evicted\nDETAIL:  evict_leader\(\) evicted it, so it can no longer be renewed\. Nobody holds it now\./, 'await_leadership() reports the eviction');
 };
 
-subtest 'bound to a connection' => sub {
+subtest 'a holder that is bound to a connection' => sub {
 	my $t = $holder->query(q{SELECT acquire_lock('x', '1 h', mode => 'shared')});
 	my $bound = session($node);
 	my $pid = $bound->pid;
 	my $b = $bound->query(q{SELECT acquire_lock('x', NULL, mode => 'shared')});
 
 	$dba->query(q{SELECT evict_lock('x')});
-	like($dba->error, qr/55000: lock "x" cannot be evicted: it is bound to a connection\nDETAIL:  Token $b has no ttl.*\nHINT:  pg_terminate_backend\($pid\) ends/, 'refused');
-	is($holder->query("SELECT renew_lock('x', $t) IS NOT NULL"), 't', 'and nobody is evicted');
+	like($dba->error, qr/55000: lock "x" cannot be evicted: it is bound to a connection\nDETAIL:  Token $b has no ttl.*\nHINT:  pg_terminate_backend\($pid\) ends/, 'a bound holder cannot be evicted');
+	is($holder->query("SELECT renew_lock('x', $t) IS NOT NULL"), 't', 'the other holder of that name is not evicted either');
 	$dba->query("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', 1);
 	evict('x');
 	$holder->query("SELECT release_lock('x', $t)");
 	$holder->query(q{SELECT campaign('e', 'me', NULL)});
 	$dba->query(q{SELECT evict_leader('e')});
-	like($dba->error, qr/55000: election "e" cannot be evicted.*\nDETAIL:  Term \d+ has no ttl.*\nHINT:  pg_terminate_backend\(@{[ $holder->pid ]}\)/, 'a term, too');
+	like($dba->error, qr/55000: election "e" cannot be evicted.*\nDETAIL:  Term \d+ has no ttl.*\nHINT:  pg_terminate_backend\(@{[ $holder->pid ]}\)/, 'a bound leader cannot be evicted');
 	$dba->query(q{SELECT force_resign('e')});
 };
 
-subtest 'very many' => sub {
+subtest '20000 holders' => sub {
 	$holder->query(q{SELECT count(acquire_lock('many', '1 h', mode => 'shared', owner => 'o' || i)) FROM generate_series(1, 20000) i});
 	my $log = -s $node->logfile;
-	is($dba->query(q{SELECT evict_lock('many')}), 20_000, 'holders are evicted in steps');
-	is($dba->query(q{SELECT count(*) FILTER (WHERE evicted), count(*) FROM lock_election.locks}), '20000|20000', 'all of them');
-	ok($node->log_contains(qr/LOG:  role "\S+" has evicted 20000 holder\(s\) of lock "many" in database "postgres"/, $log), 'which is logged');
-	is($dba->query(q{SELECT force_release_lock('many')}), 20_000, 'and end by force');
+	is($dba->query(q{SELECT evict_lock('many')}), 20_000, '20000 holders are evicted, in several steps');
+	is($dba->query(q{SELECT count(*) FILTER (WHERE evicted), count(*) FROM lock_election.locks}), '20000|20000', 'all 20000 holders are evicted');
+	ok($node->log_contains(qr/LOG:  role "\S+" has evicted 20000 holder\(s\) of lock "many" in database "postgres"/, $log), 'the eviction is logged');
+	is($dba->query(q{SELECT force_release_lock('many')}), 20_000, 'all evicted holders end by force');
 };
 
-# --- over crashes ---
+# --- evictions survive crashes ---
 
-# It was told: it stays so, whatever its client does, and however often the server crashes.
+# Once an eviction was reported, it remains, no matter what the client does and how often the server crashes.
 foreach my $crash ('the manager', 'the server')
 {
-	subtest "$crash ends" => sub {
+	subtest "an eviction, while $crash crashes repeatedly" => sub {
 		($holder, $dba) = map { session($node) } 1 .. 2;
 		my $own = $holder->query(q{SELECT acquire_lock('own', '6 s')});
 		my $lease = $holder->query(q{SELECT grant_lease('6 s')});
@@ -148,7 +149,7 @@ foreach my $crash ('the manager', 'the server')
 			$early ||= $dba->query(qq{SELECT clock_timestamp() < '$until' AND (SELECT count(*) FROM lock_election.locks WHERE name IN ('own', 'leased')) < 2}) eq 't';
 			$renewed ||= $holder->query("SELECT renew_lock('own', $own) IS NOT NULL OR renew_lock('leased', $leased) IS NOT NULL OR renew_lock('long', $long) IS NOT NULL") eq 't';
 
-			# the manager's time counts against what nobody renews
+			# Without renewals, the remaining time decreases while the manager runs.
 			wait_until(
 				sub {
 					$holder->query("SELECT keep_alive($lease)");
@@ -156,19 +157,19 @@ foreach my $crash ('the manager', 'the server')
 					  || $dba->query(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('own', 'leased')}) eq '0';
 				});
 		}
-		ok(!$renewed, "$ends times: nothing of it is renewed");
-		ok(!$early, 'nothing ends before its holder was to stop');
-		cmp_ok($ends, '<', 20, 'and it ends, though its lease is kept alive');
-		is(held('kept', $kept), 't', 'that has the other lock');
-		is($dba->query(q{SELECT evicted AND time_left BETWEEN '50 min' AND '1 h' FROM lock_election.locks WHERE name = 'long'}), 't', 'a long one keeps its time');
+		ok(!$renewed, "after $ends crashes, no evicted lock is renewed");
+		ok(!$early, 'no evicted holder ends before its deadline');
+		cmp_ok($ends, '<', 20, 'evicted holders end although their lease is kept alive');
+		is(held('kept', $kept), 't', 'the other lock of the lease is still held');
+		is($dba->query(q{SELECT evicted AND time_left BETWEEN '50 min' AND '1 h' FROM lock_election.locks WHERE name = 'long'}), 't', 'an evicted holder with a long TTL keeps its remaining time');
 		$dba->query('SELECT force_release_lock(name) FROM lock_election.locks');
 		$dba->query('SELECT revoke_lease(lease) FROM lock_election.leases');
 	};
 }
 
-# --- elsewhere ---
+# --- standby ---
 
-subtest 'a standby shows it, and has it when it is promoted' => sub {
+subtest 'an eviction on a standby, before and after its promotion' => sub {
 	$node->backup('base');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	$standby->init_from_backup($node, 'base', has_streaming => 1);
@@ -178,14 +179,14 @@ subtest 'a standby shows it, and has it when it is promoted' => sub {
 	my $u = $holder->query("SELECT acquire_lock('y', lease => $lease)");
 	my $until = join '|', map { evict($_) } qw(x y);
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
-	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE evicted}), 'x,y', 'shown');
-	is($standby->safe_psql('postgres', qq{SELECT bool_and(abs(extract(epoch FROM expires_at - u)) < 10) FROM lock_election.locks l
+	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE evicted}), 'x,y', 'the standby shows the evicted locks');
+	is($standby->safe_psql('the standby shows their deadlines', qq{SELECT bool_and(abs(extract(epoch FROM expires_at - u)) < 10) FROM lock_election.locks l
 		JOIN unnest(string_to_array('$until', '|')::timestamptz[], '{x,y}'::text[]) AS w(u, n) ON n = l.name}), 't', 'with its end');
 	$node->stop('immediate');
 	$standby->promote;
 	wait_for_sql($standby, 'SELECT count(*) FROM lock_election.manager', 1);
 	is($standby->safe_psql('postgres', "SELECT is_held('x', $t), is_held('y', $u), renew_lock('x', $t) IS NULL, renew_lock('y', $u) IS NULL, keep_alive($lease) IS NOT NULL"),
-		't|t|t|t|t', 'promoted');
+		't|t|t|t|t', 'evicted locks cannot be renewed after the promotion, and are still held');
 	$standby->stop;
 };
 
