@@ -1,5 +1,5 @@
-# A background worker without a client, such as that of pg_cron with cron.use_background_workers: all its statements run in
-# one transaction, and the server knows only the current statement.
+# A background worker without a client, such as that of pg_cron with cron.use_background_workers: all its statements run
+# in one transaction, and the server knows only the current statement.
 # Promises: F
 # Needs: faults
 use strict;

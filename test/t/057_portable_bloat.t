@@ -25,7 +25,7 @@ sub pgbench
 	return;
 }
 
-# The share of HOT updates, once all are counted.
+# Returns the share of HOT updates, after waiting until the statistics contain all updates.
 sub hot
 {
 	my ($table, $count) = @_;
@@ -35,17 +35,17 @@ sub hot
 }
 
 subtest 'renewals' => sub {
-	pgbench(1, q{SELECT grant_lease('10 min'), acquire_lock('own' || :client_id, '10 min');}, 'four leases and four locks');
-	pgbench(2000, <<'SQL', 'many times');
+	pgbench(1, q{SELECT grant_lease('10 min'), acquire_lock('own' || :client_id, '10 min');}, 'four leases and four locks are created');
+	pgbench(2000, <<'SQL', '8000 renewals of leases and of locks');
 \set n random(1, 4)
 SELECT keep_alive(id) FROM _lock_election.lease ORDER BY id OFFSET :n - 1 LIMIT 1;
 SELECT renew_lock(name, token) FROM _lock_election.hold ORDER BY name OFFSET :n - 1 LIMIT 1;
 SQL
 	cmp_ok(hot('lease', 8000), '>', 0.9, 'most renewals of leases are HOT updates');
-	cmp_ok(hot('hold', 8000), '>', 0.9, 'and of locks');
+	cmp_ok(hot('hold', 8000), '>', 0.9, 'most renewals of locks are HOT updates');
 };
 
-subtest 'pairs' => sub {
+subtest 'pairs of acquire and release' => sub {
 	my $pair = <<'SQL';
 \set n random(1, 1000000)
 SELECT acquire_lock('k' || :n) AS token \gset
@@ -54,12 +54,12 @@ SQL
 	my @sizes;
 	foreach my $round (1 .. 4)
 	{
-		pgbench(1000, $pair, 'locks are acquired and given back');
+		pgbench(1000, $pair, 'locks are acquired and released');
 		wait_for_sql($node, q{SELECT n_tup_ins >= } . 4000 * $round . q{ AND n_dead_tup < 400 FROM pg_stat_user_tables WHERE relname = 'hold'}, 't', dbname => $db);
 		push @sizes, one($node, q{SELECT pg_total_relation_size('_lock_election.hold')}, $db);
 	}
-	# 16,000 rows with their index entries would need some 4 MB
-	cmp_ok($sizes[3], '<', 1_000_000, "the table does not grow with them: @sizes bytes");
+	# 16,000 rows with their index entries would need about 4 MB.
+	cmp_ok($sizes[3], '<', 1_000_000, "the table does not grow with the number of pairs: @sizes bytes");
 };
 
 done_testing();
