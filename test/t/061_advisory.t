@@ -1,4 +1,4 @@
-# Advisory locks by name: the ends of a wait, prepared transactions, a standby, and a server without the library.
+# Advisory locks by name: ends of waits, prepared transactions, a standby, and a server without the preloaded library.
 # Promises: -
 use strict;
 use warnings;
@@ -19,52 +19,52 @@ sub wait_for_lock_wait
 	return wait_for_sql($node, "SELECT wait_event_type || wait_event FROM pg_stat_activity WHERE pid = $pid", 'Lockadvisory');
 }
 
-subtest 'how a wait ends' => sub {
+subtest 'ends of waits' => sub {
 	$holder->query(q{SELECT advisory_acquire('x')});
 	foreach my $scope ('session', 'transaction')
 	{
 		my $start = time;
-		is($s->query("SELECT advisory_acquire('x', '300 ms', scope => '$scope')"), 'f', "$scope: false");
-		cmp_ok(time - $start, '>=', 0.3, 'after the wait');
-		is($s->error, '', 'without an error');
-		is($s->query('SHOW lock_timeout'), '0', 'the setting is the caller\'s');
-		is($s->query("BEGIN; SAVEPOINT a; SELECT advisory_acquire('x', '1 us', scope => '$scope'); SELECT 1; COMMIT"), "f\n1", 'a transaction goes on');
+		is($s->query("SELECT advisory_acquire('x', '300 ms', scope => '$scope')"), 'f', "$scope: a wait that times out returns false");
+		cmp_ok(time - $start, '>=', 0.3, "$scope: the wait does not end early");
+		is($s->error, '', "$scope: a wait that times out raises no error");
+		is($s->query('SHOW lock_timeout'), '0', "$scope: lock_timeout is unchanged after the wait");
+		is($s->query("BEGIN; SAVEPOINT a; SELECT advisory_acquire('x', '1 us', scope => '$scope'); SELECT 1; COMMIT"), "f\n1", "$scope: the transaction can continue after the wait");
 
 		$s->query("SET lock_timeout = '100 ms'");
 		foreach my $wait ('NULL', q{'1 h'}, q{'100 days'})
 		{
 			$s->query("SELECT advisory_acquire('x', $wait, scope => '$scope')");
-			like($s->error, qr/ERROR:  55P03: canceling statement due to lock timeout/, "a lower lock_timeout ends a wait of $wait");
+			like($s->error, qr/ERROR:  55P03: canceling statement due to lock timeout/, "$scope: a lower lock_timeout ends a wait of $wait");
 		}
-		is($s->query("SELECT advisory_acquire('x', '50 ms', scope => '$scope')"), 'f', 'a higher one does not');
-		is($s->query("SELECT advisory_acquire('x', '100 ms', scope => '$scope')"), 'f', 'nor does one that is as long');
-		is($s->query('SHOW lock_timeout'), '100ms', 'and stays');
+		is($s->query("SELECT advisory_acquire('x', '50 ms', scope => '$scope')"), 'f', "$scope: a higher lock_timeout does not end the wait");
+		is($s->query("SELECT advisory_acquire('x', '100 ms', scope => '$scope')"), 'f', "$scope: a lock_timeout of the same length does not end the wait");
+		is($s->query('SHOW lock_timeout'), '100ms', "$scope: the setting lock_timeout is unchanged");
 		$s->query("SET lock_timeout = 0; SET statement_timeout = '100 ms'");
 		$s->query("SELECT advisory_acquire('x', '1 h', scope => '$scope')");
-		like($s->error, qr/ERROR:  57014: canceling statement due to statement timeout/, 'statement_timeout');
+		like($s->error, qr/ERROR:  57014: canceling statement due to statement timeout/, "$scope: statement_timeout ends the wait");
 		$s->query('SET statement_timeout = 0');
 		$s->async("SELECT advisory_acquire('x', '1 h', scope => '$scope')");
 		wait_for_lock_wait($s->pid);
 		$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
 		$s->wait;
-		like($s->error, qr/ERROR:  57014: canceling statement due to user request/, 'a cancel');
-		is($s->query($mine), 0, 'nothing is left');
+		like($s->error, qr/ERROR:  57014: canceling statement due to user request/, "$scope: a cancel ends the wait");
+		is($s->query($mine), 0, "$scope: no advisory lock is left");
 	}
 	my $gone = session($node);
 	$gone->async(q{SELECT advisory_acquire('x', '1 h')});
 	wait_for_lock_wait($gone->pid);
 	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $gone->pid . ')');
-	is($gone->wait, undef, 'terminated');
+	is($gone->wait, undef, 'a terminated connection ends the wait');
 	wait_for_sql($node, 'SELECT count(*) FROM pg_locks WHERE NOT granted', 0);
 	$holder->kill;
-	is($s->query(q{SELECT advisory_acquire('x', '60 s')}), 't', 'a connection that ends hands on');
-	is($s->query(q{SELECT advisory_release('x')}), 't', 'released');
+	is($s->query(q{SELECT advisory_acquire('x', '60 s')}), 't', 'the lock is granted when the connection of its holder ends');
+	is($s->query(q{SELECT advisory_release('x')}), 't', 'the granted lock is released');
 	$holder = session($node);
 };
 
-# A limit that is over, or a cancel, in the moment of the grant: no error that was not asked for, and no lock that
-# nobody knows of.
-subtest 'the grant meets the end of the wait' => sub {
+# A timeout or a cancel coincides with the grant: a timeout must not become an error, and no lock may be left that the
+# caller does not know about.
+subtest 'the grant coincides with the end of the wait' => sub {
 	append_to_file("$dir/limit.sql", <<'SQL');
 \set us random(200, 1500)
 SELECT advisory_acquire('race', '1 ms', scope => 'session')::int AS got \gset
@@ -80,9 +80,9 @@ SELECT pg_sleep(:us / 1e6);
 COMMIT;
 SQL
 	my ($out, $err) = run_command([ 'pgbench', '-n', '-c', 4, '-j', 2, '-t', 1500, '-f', "$dir/limit.sql", $node->connstr('postgres') ]);
-	like($out, qr/actually processed: 6000\/6000/, 'a limit never becomes an error') or diag($err);
+	like($out, qr/actually processed: 6000\/6000/, 'a timeout never becomes an error') or diag($err);
 
-	# others hold the lock for about as long as this one waits before it is cancelled
+	# Another client holds the lock for about as long as this one waits before it is cancelled.
 	append_to_file("$dir/holder.sql", <<'SQL');
 SELECT advisory_acquire('race');
 SELECT pg_sleep(0.0018);
@@ -92,7 +92,7 @@ SQL
 	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}, 1);
 	my ($cancelled, $granted, $left) = (0, 0, 0);
 
-	# a sequence, which no error takes back, knows of the cancels that only came when the function had returned
+	# A sequence is not rolled back, so it shows which cancels came only after the function had returned.
 	$node->safe_psql('postgres', 'CREATE SEQUENCE granted');
 	my $script = join '', map {
 		my $ms = 1 + $_ % 3;
@@ -110,7 +110,7 @@ WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND pg_locks.granted AND 
 SELECT pg_advisory_unlock_all();
 SQL
 
-	# on a busy machine the holder may not run for a while, and nobody waits for it then
+	# On a busy machine the holder may not run for a while, so that nobody waits for it.
 	for (my $end = time + $PostgreSQL::Test::Utils::timeout_default; time < $end && ($cancelled <= 50 || $granted <= 50);)
 	{
 		my $answer = '';
@@ -120,28 +120,28 @@ SQL
 		$granted += () = $answer =~ /^held 1$/mg;
 		$left += () = $answer =~ /^cancelled 1$/mg;
 	}
-	cmp_ok($cancelled, '>', 50, 'waits are cancelled');
-	cmp_ok($granted, '>', 50, 'and granted');
-	is($left, 0, 'a cancel leaves no lock behind');
+	cmp_ok($cancelled, '>', 50, 'more than 50 waits are cancelled');
+	cmp_ok($granted, '>', 50, 'more than 50 waits are granted');
+	is($left, 0, 'a cancelled wait leaves no lock');
 	$load->signal('TERM');
 	$load->finish;
 };
 
 subtest 'PREPARE TRANSACTION' => sub {
 	$s->query(q{BEGIN; SELECT advisory_acquire('p', scope => 'transaction'); PREPARE TRANSACTION 'p'});
-	is($s->error, '', 'prepared with a lock of the transaction');
-	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 'f', 'which it keeps');
+	is($s->error, '', 'a transaction with a transaction-level lock is prepared');
+	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 'f', 'the prepared transaction keeps its lock');
 	$node->restart;
 	($holder, $s) = map { session($node) } 1 .. 2;
-	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 'f', 'also through a restart');
+	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 'f', 'the prepared transaction keeps its lock across a restart');
 	$s->query(q{COMMIT PREPARED 'p'});
-	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 't', 'to its end');
-	is($holder->query(q{SELECT advisory_release('p')}), 't', 'released');
+	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 't', 'the lock is free after COMMIT PREPARED');
+	is($holder->query(q{SELECT advisory_release('p')}), 't', 'the lock is released');
 	$s->query(q{SELECT advisory_acquire('q'); BEGIN; SELECT 1; PREPARE TRANSACTION 'q'});
-	is($s->error, '', 'prepared beside a lock of the session');
-	is($holder->query(q{SELECT advisory_acquire('q', '0')}), 'f', 'which stays with the session');
+	is($s->error, '', 'a transaction of a session with a session-level lock is prepared');
+	is($holder->query(q{SELECT advisory_acquire('q', '0')}), 'f', 'the session keeps its session-level lock');
 	$s->query(q{ROLLBACK PREPARED 'q'; SELECT advisory_acquire('r'); BEGIN; SELECT advisory_acquire('r', scope => 'transaction'); PREPARE TRANSACTION 'r'});
-	like($s->error, qr/ERROR:  0A000: cannot PREPARE while holding both session-level and transaction-level locks/, 'both: PostgreSQL\'s error');
+	like($s->error, qr/ERROR:  0A000: cannot PREPARE while holding both session-level and transaction-level locks/, 'a transaction with both kinds of locks on one name cannot be prepared');
 	$_->quit foreach $holder, $s;
 };
 
@@ -154,37 +154,37 @@ subtest 'a standby' => sub {
 	foreach my $scope ('session', 'transaction')
 	{
 		$one->query("SELECT advisory_acquire('x', '0', true, '$scope')");
-		like($one->error, qr/ERROR:  25006: cannot use advisory locks during recovery\nDETAIL:  .*\nHINT:  .*lock_election\.advisory_on_standby/, "$scope: refused");
+		like($one->error, qr/ERROR:  25006: cannot use advisory locks during recovery\nDETAIL:  .*\nHINT:  .*lock_election\.advisory_on_standby/, "$scope: advisory locks are rejected on a standby");
 	}
-	is($one->query($mine), 0, 'and not taken');
+	is($one->query($mine), 0, 'a rejected call leaves no lock');
 	$_->query('SET lock_election.advisory_on_standby = on') foreach $one, $two;
-	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'acquired, where a setting asks for it');
-	is($two->query(q{SELECT advisory_acquire('x', '0')}), 'f', 'excludes');
-	is($two->query(q{SELECT advisory_acquire('x', '50 ms', scope => 'transaction')}), 'f', 'waits');
-	is($node->safe_psql('postgres', q{SELECT advisory_acquire('x', '0')}), 't', 'each server has its own');
-	is($one->query(q{SELECT advisory_release('x')}), 't', 'released');
-	is($two->query(q{SELECT advisory_acquire('x', '0', true)}), 't', 'free');
+	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'with advisory_on_standby, a lock is acquired on a standby');
+	is($two->query(q{SELECT advisory_acquire('x', '0')}), 'f', 'with advisory_on_standby, the lock excludes other sessions');
+	is($two->query(q{SELECT advisory_acquire('x', '50 ms', scope => 'transaction')}), 'f', 'with advisory_on_standby, a wait times out');
+	is($node->safe_psql('postgres', q{SELECT advisory_acquire('x', '0')}), 't', 'the primary has its own advisory locks');
+	is($one->query(q{SELECT advisory_release('x')}), 't', 'the lock on the standby is released');
+	is($two->query(q{SELECT advisory_acquire('x', '0', true)}), 't', 'the lock on the standby is free after the release');
 	$_->quit foreach $one, $two;
 
 	$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$standby->restart;
 	$one = session($standby);
 	$one->query(q{SELECT advisory_acquire('x')});
-	like($one->error, qr/ERROR:  25006: /, 'not preloaded: refused as well');
+	like($one->error, qr/ERROR:  25006: /, 'not preloaded: advisory locks are rejected on a standby');
 	$one->quit;
 	is($standby->safe_psql('postgres', q{SELECT advisory_acquire('x', '0')}, connstr => $standby->connstr('postgres') . q{ options='-c lock_election.advisory_on_standby=on'}),
-		't', 'and acquired, where the setting was there before the library');
+		't', 'not preloaded: advisory_on_standby that was set before the library is loaded has an effect');
 	$standby->stop;
 };
 
-subtest 'not preloaded' => sub {
+subtest 'library not preloaded' => sub {
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->restart;
 	my ($one, $two) = map { session($node) } 1 .. 2;
-	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'acquired');
-	is($two->query(q{SELECT advisory_acquire('x', '10 ms')}), 'f', 'excludes');
-	is($one->query(q{DISCARD ALL}), '', 'DISCARD ALL');
-	is($two->query(q{SELECT advisory_acquire('x', '60 s')}), 't', 'releases');
+	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'not preloaded: a lock is acquired');
+	is($two->query(q{SELECT advisory_acquire('x', '10 ms')}), 'f', 'not preloaded: the lock excludes other sessions');
+	is($one->query(q{DISCARD ALL}), '', 'not preloaded: DISCARD ALL succeeds');
+	is($two->query(q{SELECT advisory_acquire('x', '60 s')}), 't', 'not preloaded: DISCARD ALL releases the lock');
 	$_->quit foreach $one, $two;
 };
 

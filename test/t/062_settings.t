@@ -1,4 +1,4 @@
-# Settings of roles and databases, by ALTER ROLE and ALTER DATABASE: how SQL functions and lockctl behave with them.
+# Settings of roles and databases, by ALTER ROLE and ALTER DATABASE: SQL functions and lockctl work with all of them.
 # Promises: -
 # Needs: lockctl
 use strict;
@@ -13,7 +13,8 @@ my $node = new_node('main', conf => "max_connections = 200\nautovacuum = off\n")
 ctl_node($node);
 my $s = session($node);
 
-# A setting that this server has not is left out. A list is set together, and has a name of its own.
+# Settings that this server does not have are skipped. The settings of a list are set together, under the name of the
+# list.
 my %settings = (
 	none => [],
 	(map { s/ = '(.*)'/ $1/r => [$_] } "statement_timeout = '300ms'", "lock_timeout = '100ms'", "idle_in_transaction_session_timeout = '200ms'",
@@ -37,10 +38,10 @@ my %of_database = (
 
 sub is_known { return $s->query("SELECT current_setting('" . ($_[0] =~ /^(\w+)/)[0] . "', true) IS NOT NULL") eq 't'; }
 
-# What a name in a message may be.
+# Returns a role name for the name of a setting.
 sub role_of { return lc("s_$_[0]" =~ s/\W+/_/gr); }
 
-# Who has the setting: [ what it is called, user, database, the settings ]
+# Roles with the settings: [ name of the setting, role, database, settings ]
 my @users;
 
 $s->query('CREATE ROLE other; CREATE SCHEMA hostile');
@@ -63,11 +64,11 @@ foreach my $name (sort keys %of_database)
 	$s->query("ALTER DATABASE $name SET $_") foreach @{ $of_database{$name} };
 	push @users, [ "database $name", $role, $name, @{ $of_database{$name} } ];
 }
-is($s->error, '', 'roles and databases');
+is($s->error, '', 'roles and databases are created');
 
 # --- SQL ---
 
-# Functions by their schema, and no operator: what a search_path hides is the caller's to say.
+# Uses schema-qualified functions and no operators, so that the test does not depend on search_path.
 sub functions
 {
 	my ($name, $user, $dbname, @settings) = @_;
@@ -76,12 +77,12 @@ sub functions
 	my $t = session($node, user => $user, dbname => $dbname);
 	my $ask = sub { my ($sql, $wanted) = @_; my $got = $t->query($sql); return is(join("\n", $got, grep { /ERROR|FATAL/ } split /\n/, $t->error), $wanted, $sql); };
 
-	# the holder is the superuser, whose statements are to wait for nobody
+	# The holder is a superuser, to which the settings of the database must not apply.
 	$holder->query("SET statement_timeout = 0; SET lock_timeout = 0; SET search_path = public; SET default_transaction_isolation = 'read committed'; SET client_encoding = 'UTF8'");
 
-	# locks, and what is told of them
+	# Locks, and the views that show them.
 	my $token = $t->query(q{SELECT public.acquire_lock('a', '1 min')});
-	like($token, qr/^\d+$/, 'a lock') or diag $t->error;
+	like($token, qr/^\d+$/, 'a lock is acquired') or diag $t->error;
 	$ask->("SELECT pg_catalog.justify_interval(public.renew_lock('a', $token, '2 min')) IS NULL", 'f');
 	$ask->("SELECT public.is_held('a', $token)", 't');
 	$ask->(q{SELECT pg_catalog.count(token) FROM lock_election.locks}, '1');
@@ -90,14 +91,14 @@ sub functions
 	$ask->("SELECT public.is_held('a', $token)", 'f');
 	$ask->("BEGIN; SELECT pg_catalog.count(public.acquire_lock('undone')); ROLLBACK", '1');
 
-	# a wait
+	# A wait.
 	$token = $holder->query(q{SELECT acquire_lock('b', '1 min')});
 	$t->async(q{SELECT public.acquire_lock('b', '1 min')});
 	if ($set->(qr/^(?:statement|lock|transaction)_timeout/))
 	{
 		$t->wait;
-		like($t->error, qr/(?:ERROR:  (?:57014|55P03)|FATAL:  25P04)/, 'a wait ends by its limit');
-		$t = session($node, user => $user, dbname => $dbname) if $t->error =~ /FATAL/;    # as PostgreSQL ends the session
+		like($t->error, qr/(?:ERROR:  (?:57014|55P03)|FATAL:  25P04)/, 'the timeout of the setting ends a wait');
+		$t = session($node, user => $user, dbname => $dbname) if $t->error =~ /FATAL/; # PostgreSQL terminates the session.
 		$holder->query("SELECT release_lock('b', $token)");
 	}
 	else
@@ -105,32 +106,32 @@ sub functions
 		wait_for_waiters(1, 'b', dbname => $dbname);
 		$holder->query("SELECT release_lock('b', $token)");
 		$token = $t->wait;
-		like($token, qr/^\d+$/, 'a wait ends by a grant') or diag $t->error;
+		like($token, qr/^\d+$/, 'a wait ends with a grant') or diag $t->error;
 		$ask->("SELECT public.release_lock('b', $token)", 't');
 	}
 
-	# a place in the queue, and its notification
+	# A place in the queue, and its notification.
 	$token = $holder->query(q{SELECT acquire_lock('c', '1 min')});
 	my ($place, $channel) = split /\|/, $t->query(q{SELECT token, channel FROM public.enqueue_lock('c', '1 min')});
 	$t->query("LISTEN $channel");
 	$ask->("SELECT public.await_lock('c', $place)", 'f');
 	$holder->query("SELECT release_lock('c', $token)");
 	my $told = '';
-	ok(wait_until(sub { $told .= $t->query('SELECT 1') . $t->error; $told =~ /Asynchronous notification "$channel"/ }), 'a place: it is notified') or diag $told;
+	ok(wait_until(sub { $told .= $t->query('SELECT 1') . $t->error; $told =~ /Asynchronous notification "$channel"/ }), 'the grant of a place is notified') or diag $told;
 	$ask->("UNLISTEN *; SELECT public.await_lock('c', $place)", 't');
 	$ask->("SELECT public.release_lock('c', $place)", 't');
 
-	# several, each for itself, and arrays
+	# Functions for several locks, and arrays.
 	$ask->(q{WITH l AS MATERIALIZED (SELECT * FROM public.try_acquire_each('{d,e,f}')) SELECT pg_catalog.count(token) FROM l}, '3');
 	$ask->(q{SELECT released FROM public.release_each('{d,e}', ARRAY[NULL, 1]::bigint[])}, "f\nf");
 	$ask->(q{SELECT public.release_lock('d'), public.release_lock('e'), public.release_lock('f')}, 't|t|t');
 	$token = $t->query(q{SELECT public.acquire_locks('{g,h}')});
 	$ask->("SELECT public.release_locks('{g,h}', $token)", 't');
 
-	# leases, elections
+	# Leases and elections.
 	my $lease = $t->query(q{SELECT public.grant_lease('1 min')});
 	my $term = $t->query("SELECT public.campaign('$user', 'me', lease => $lease)");
-	like($term, qr/^\d+$/, 'elected') or diag $t->error;
+	like($term, qr/^\d+$/, 'the candidate is elected') or diag $t->error;
 	$ask->("SELECT candidate FROM public.current_leader('$user')", 'me');
 	$ask->("SELECT kind, granted FROM public.lease_holds($lease)", 'election|t');
 	$ask->("SELECT public.keep_alive($lease) IS NULL", 'f');
@@ -138,8 +139,8 @@ sub functions
 	$ask->("SELECT public.revoke_lease($lease)", 't');
 	$ask->("SELECT how FROM public.election_history('$user')", "elected\nresigned");
 
-	# versions are rows, which a read-only transaction does not write; advisory locks are none
-	if ($set->(qr/read_only/)) { like(query_error($t, q{SELECT public.compare_and_set('k', 0, 'v')}), qr/ERROR:  25006/, 'no write of a row'); }
+	# Versioned keys are rows, so a read-only transaction cannot write them. Advisory locks are not.
+	if ($set->(qr/read_only/)) { like(query_error($t, q{SELECT public.compare_and_set('k', 0, 'v')}), qr/ERROR:  25006/, 'a read-only transaction cannot write a versioned key'); }
 	else { $ask->(qq{SELECT public.compare_and_set('$user', 0, 'v')}, '1'); }
 	$ask->(q{SELECT public.advisory_acquire('a', '0'), public.advisory_release('a')}, 't|t');
 	$_->quit foreach $t, $holder;
@@ -149,14 +150,16 @@ sub functions
 
 sub query_error { my ($t, $sql) = @_; $t->query($sql); return $t->error; }
 
-# An idle session ends, with psql; and 038_shadowing_objects.t is about a hostile schema.
+# Skips idle_session_timeout, which ends the sessions of psql, and the hostile schema, which 038_shadowing_objects.t
+# tests.
 foreach my $user (grep { $_->[0] !~ /^(?:idle_session|hostile)/ } @users)
 {
 	subtest "SQL functions, $user->[0]" => sub { functions(@$user); };
 }
 # --- lockctl ---
 
-# All users at once, as they wait for most of their time: one holds for longer than the TTL, the other waits for it.
+# Runs the commands of all roles at the same time, because they mostly wait: one holds for longer than the TTL, another
+# one waits for it.
 my $from = -s $node->logfile;
 my $all_wait = PostgreSQL::Test::Utils::tempdir() . '/all-wait';
 my %started;
@@ -183,14 +186,14 @@ foreach my $user (@users)
 	my $run = sub { my ($wanted, @args) = @_; my ($rc, $out, $err) = ctl(\%opts, @args); return is($rc, $wanted, "@args") || diag("$out$err"); };
 
 	subtest "lockctl, $name" => sub {
-		is($started{$name}{holds}->wait, 0, 'holds for longer than the TTL') or diag $started{$name}{holds}->err;
-		is($started{$name}{waits}->wait, 0, 'waits for longer than the TTL') or diag $started{$name}{waits}->err;
+		is($started{$name}{holds}->wait, 0, 'lockctl holds a lock for longer than its TTL') or diag $started{$name}{holds}->err;
+		is($started{$name}{waits}->wait, 0, 'lockctl waits for longer than the TTL') or diag $started{$name}{waits}->err;
 		$run->(0, 'elect', "e $role", 'me', '--ttl', '10s', '--', 'true');
 
-		# the commands that only ask leave their names to the search_path
+		# The other commands call functions without a schema, so search_path decides which ones.
 		return if $name eq 'hostile';
 		my ($rc, $token, $err) = ctl(\%opts, 'acquire', "o $role");
-		like($token, qr/^\d+$/, 'acquire') or diag $err;
+		like($token, qr/^\d+$/, 'acquire prints a token') or diag $err;
 		chomp $token;
 		$run->(0, 'renew', "o $role", $token);
 		$run->(0, 'held', "o $role", $token);
@@ -200,12 +203,12 @@ foreach my $user (@users)
 		$run->(0, 'release', '--force', '--now', "o $role");
 		$run->(4, 'held', "o $role", $token);
 		($rc, my $lease, $err) = ctl(\%opts, 'lease', 'grant', '--ttl', '1min');
-		is($rc, 0, 'lease grant') or diag $err;
+		is($rc, 0, 'lease grant succeeds') or diag $err;
 		chomp $lease;
 		$run->(0, 'lease', $_, $lease) foreach 'ttl', 'revoke';
 	};
 }
-is(shadows_that_ran($node, $from), '', 'no function or operator of others has run');
+is(shadows_that_ran($node, $from), '', 'no shadowing function or operator has run');
 nothing_left($node);
 $s->quit;
 $node->stop;
