@@ -1,10 +1,10 @@
 # The portable edition under faults: the clients of the torture test record requests and replies, while clients,
 # backends and servers are killed and stopped, and standbys promoted. The checker judges the records, see
 # test/torture/check.c. 090_torture.t does this with the C edition.
-#   TORTURE_SECONDS   how long the faults go on, about; default 60, or a fifth of it; every fault comes once
+#   TORTURE_SECONDS   approximate duration of the faults; default 60, or a fifth of it; each fault is injected at least once
 #   TORTURE_CLIENTS   default 12
-#   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
-#   TORTURE_SEED      of clients and nemesis; their interleaving is another each time all the same
+#   TORTURE_KEEP      directory that the histories are copied to: an absolute path that the account "nobody" can write to
+#   TORTURE_SEED      seed of clients and nemesis; their interleaving differs in each run nevertheless
 # Promises: M, C, E, T, Q, R, W, D, F, H, G
 # Needs: torture
 use strict;
@@ -35,7 +35,7 @@ sub now { return sprintf '%.0f', clock_gettime(CLOCK_MONOTONIC) * 1e9; }
 open my $nemesis, '>', "$dir/nemesis.history" or die $!;
 $nemesis->autoflush;
 
-# Does something, and writes down from when to when, and to which client; none: to all.
+# Injects a fault, and records its start and end, and the client that it affects. Without a pid, it affects all clients.
 sub fault
 {
 	my ($kind, $code, $pid) = @_;
@@ -67,7 +67,7 @@ sub sql
 	return $out // '';
 }
 
-# Until locks are granted again.
+# Waits until locks are granted again.
 sub wait_ready
 {
 	my ($node) = @_;
@@ -77,7 +77,8 @@ sub wait_ready
 	return;
 }
 
-# With a synchronous standby everything that is acknowledged is there as well.
+# Switches synchronous replication on or off, and waits until the standby streams. With a synchronous standby, it has
+# everything that was acknowledged.
 sub wait_for_standby
 {
 	my ($primary, $sync) = @_;
@@ -101,7 +102,8 @@ sub add_standby
 	return;
 }
 
-# The standby takes over. What the primary confirms shortly before does not reach it: nothing, if that waits for it.
+# Promotes the standby. It does not receive the last records that the primary has confirmed, unless the primary waits
+# for it.
 sub fail_over
 {
 	my ($old, $new, $sync) = @_;
@@ -114,7 +116,7 @@ sub fail_over
 
 			kill 'STOP', $sender;
 			sleep 0.6;
-			# the postmaster tells all its processes to end at once, the stopped one before it can send anything more
+			# The postmaster ends all its processes at once; the stopped one ends before it can send anything more.
 			kill 'QUIT', $old->{_pid};
 			sleep 0.1;
 			kill 'CONT', $sender;
@@ -150,7 +152,8 @@ sub end_clients
 {
 	my $failed = 0;
 
-	# in this order: SIGCONT would cancel the stop by which the leak check of a client that ends looks at it, and hang it
+	# In this order: SIGCONT would resume a client that is stopped by its own leak check at exit, and the check would
+	# hang.
 	kill $_, keys %client foreach 'CONT', 'TERM';
 	foreach my $pid (sort keys %client)
 	{
@@ -158,7 +161,7 @@ sub end_clients
 		$failed++ if $?;
 	}
 	%client = ();
-	return is($failed, 0, 'all clients have ended by themselves');
+	return is($failed, 0, 'all clients have exited normally');
 }
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -180,10 +183,10 @@ sub stop_for
 }
 
 my %faults = (
-	# the server then ends all its processes, and recovers from a crash
+	# The server then terminates all its processes, and recovers as after a crash.
 	'kill-backend' => sub { my ($node) = @_; kill 'KILL', backends($node, 1); sleep 0.1; wait_ready($node) },
 	'stop-server' => sub { my ($node) = @_; $node->stop('immediate'); $node->start; wait_ready($node) },
-	# stopped in a section, or while it renews
+	# Stopped within a critical section, or during a renewal.
 	'stop-backend' => sub { my ($pid) = backends($_[0], 1) or return; stop_for($pid, 0.5) },
 	'cancel' => sub { sql($_[0], "SELECT pg_cancel_backend($_)") foreach backends($_[0], 4) },
 	'terminate' => sub { sql($_[0], "SELECT pg_terminate_backend($_)") foreach backends($_[0], 4) });
@@ -191,7 +194,7 @@ my %of_client = (
 	'stop-client' => sub { stop_for($_[0], 0.3 + rand 1) },
 	'kill-client' => sub { my ($pid) = @_; kill 'KILL', $pid; waitpid $pid, 0; start_client(delete $client{$pid}) });
 
-# These, and others as long as there is time.
+# Injects these faults, and then random ones until the time is over.
 sub torment
 {
 	my ($node, $time, @to_do) = @_;
@@ -205,7 +208,7 @@ sub torment
 
 		if ($of_client{$kind}) { fault($kind, sub { $of_client{$kind}->($pid) }, $pid); }
 		else { fault($kind, sub { $faults{$kind}->($node) }); }
-		# between faults everything has to be as always
+		# Between faults, the clients run undisturbed for a while.
 		sleep(rand() < 0.4 ? 1 + rand : 0.2);
 	}
 	return;
@@ -239,7 +242,7 @@ torment($a, $seconds * 0.25, 'stop-server');
 
 end_clients();
 
-# Nobody has to come any more for what is over.
+# Leases expire without further calls.
 my %left = (
 	(map { $_ => "SELECT count(*) FROM lock_election.$_" } qw(locks waiters leases elections)),
 	(map { $_ => "SELECT count(*) FROM _lock_election.$_" } qw(hold place lease asked)));
@@ -249,18 +252,18 @@ my (undef, @counts) = split / /, sql($a, $counts);
 print $nemesis 'G ', now(), " $_ ", shift @counts, "\n" foreach sort keys %left;
 close $nemesis;
 
-# Who waits looks again within a tenth of a second, if the machine lets it.
+# A waiting call checks the lock again within a tenth of a second, if the machine is fast enough.
 my ($out, $err);
 IPC::Run::run([ "$programs/check", '--slack', 2000, '--p99', 1000, glob "$dir/*.history" ], '>', \$out, '2>', \$err);
 my $violated = $?;
-is(system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}), 0, 'the histories are kept') if $ENV{TORTURE_KEEP};
+is(system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}), 0, 'the histories are copied') if $ENV{TORTURE_KEEP};
 diag $out, $err if $violated;
 note $out;
-ok(!$violated, 'no violation');
-like($out, qr/checked:.* $_ [1-9]/, "checked: $_") foreach qw(M C E T Q R D F H G);
-like($out, qr/updates: [1-9]\d*, lost: 0$/m, 'no update that was fenced is lost');
+ok(!$violated, 'the checker finds no violation');
+like($out, qr/checked:.* $_ [1-9]/, "checked rule $_") foreach qw(M C E T Q R D F H G);
+like($out, qr/updates: [1-9]\d*, lost: 0$/m, 'no fenced update is lost');
 my $complaints = -e "$dir/errors" ? slurp_file("$dir/errors") : '';
-unlike($complaints, qr/Sanitizer|runtime error|history/, 'no client complains');
-ok($done{$_}, "done: $_") foreach sort keys %faults, keys %of_client, 'promote-sync', 'promote-async';
+unlike($complaints, qr/Sanitizer|runtime error|history/, 'no client reports an error');
+ok($done{$_}, "fault was injected: $_") foreach sort keys %faults, keys %of_client, 'promote-sync', 'promote-async';
 $_->stop('immediate', fail_ok => 1) foreach $a, $b;
 done_testing();

@@ -1,5 +1,5 @@
 # The portable edition keeps the SQL contract of the C edition: it passes the pgTAP scripts, the regression tests with
-# their expected files, and isolation tests. Parts of one edition only are marked there: test/lib/portable-part.
+# their expected files, and isolation tests. Parts for only one edition are marked there, see test/lib/portable-part.
 # Promises: Q, F
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ my $node = new_node('main', extension => 0, conf => "shared_preload_libraries = 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $databases = 0;
 
-# A database with it; its name.
+# Creates a database with the portable edition. Returns its name.
 sub new_database
 {
 	my $db = 'd' . ++$databases;
@@ -24,8 +24,8 @@ sub new_database
 
 foreach my $file (contract_files()) { is(contract_broken($node->connstr(new_database()), $file), '', $file); }
 
-# The other ones wait in SQL, which the program that runs them sees of PostgreSQL's own locks alone.  Names that collide in the
-# C edition ("alike") do not here, where the key is another one.
+# The other isolation tests wait in SQL, but pg_isolation_regress only detects waits for PostgreSQL's own locks. The
+# names called "alike" collide only in the C edition, because the portable edition uses another key.
 mkdir "$dir/isolation";
 mkdir "$dir/isolation/$_" foreach 'specs', 'expected';
 foreach my $name ('advisory', 'versions')
