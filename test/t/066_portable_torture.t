@@ -1,9 +1,9 @@
 # The portable edition under faults: the clients of the torture test record requests and replies, while clients,
 # backends and servers are killed and stopped, and standbys promoted. The checker judges the records, see
 # test/torture/check.c. 090_torture.t does this with the C edition.
-#   TORTURE_SECONDS   approximate duration of the faults; default 60, or a fifth of it; each fault is injected at least once
+#   TORTURE_SECONDS   approximate duration of the faults; default 60, or a fifth of it; each fault is injected once or more
 #   TORTURE_CLIENTS   default 12
-#   TORTURE_KEEP      directory that the histories are copied to: an absolute path that the account "nobody" can write to
+#   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
 #   TORTURE_SEED      seed of clients and nemesis; their interleaving differs in each run nevertheless
 # Promises: M, C, E, T, Q, R, W, D, F, H, G
 # Needs: torture
