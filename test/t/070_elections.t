@@ -1,4 +1,5 @@
-# Leader election: candidates are elected in order, however a leader ends; what was shown or proclaimed is kept.
+# Leader election: candidates are elected in order, no matter how a leader ends; a leader or value that was shown
+# survives.
 # Promises: Q
 use strict;
 use warnings;
@@ -9,7 +10,7 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 
-# Candidate and term of the leader, as anybody sees them.
+# Candidate and term of the leader, as a session without privileges on it sees them.
 sub leader { return one("SELECT candidate || ' ' || term FROM current_leader('$_[0]')"); }
 
 sub wait_for_candidates
@@ -24,7 +25,7 @@ sub campaign
 	return $s->query("SELECT campaign('$election', '$candidate'" . ($more // '') . ')');
 }
 
-# Starts a campaign that has to wait.
+# Starts a campaign, and waits until it is in the queue.
 sub campaigning
 {
 	my ($s, $election, $candidate, $more) = @_;
@@ -57,41 +58,41 @@ subtest 'candidates are elected in order' => sub {
 	my $term = campaign($first, 'e', 'first');
 	my @queued;
 
-	is(leader('e'), "first $term", 'a free election: elected at once');
+	is(leader('e'), "first $term", 'in a free election, the first candidate is elected immediately');
 	campaigning($blocked[0], 'e', 'blocked 0');
 	push @queued, enqueue($queue, 'e', 'queued 0');
 	campaigning($blocked[1], 'e', 'blocked 1');
 	push @queued, enqueue($queue, 'e', 'queued 1');
 	wait_for_candidates(4, 'e');
-	is(one('SELECT backend_xmin IS NULL FROM pg_stat_activity WHERE pid = ' . $_->pid), 't', 'a campaign that waits holds no snapshot')
+	is(one('SELECT backend_xmin IS NULL FROM pg_stat_activity WHERE pid = ' . $_->pid), 't', 'a blocked campaign holds no snapshot')
 	  foreach @blocked;
-	is($queue->query(q{SELECT campaign('e', 'late', wait => '0')}), '', 'nobody overtakes them');
-	is($queue->query(q{SELECT campaign('e', 'late', wait => '100 ms')}), '', 'a wait ends');
-	is(leader('e'), "first $term", 'the leader leads on');
+	is($queue->query(q{SELECT campaign('e', 'late', wait => '0')}), '', 'a campaign without a wait does not overtake the candidates');
+	is($queue->query(q{SELECT campaign('e', 'late', wait => '100 ms')}), '', 'a campaign with a short wait times out');
+	is(leader('e'), "first $term", 'the leader is unchanged');
 
-	is($first->query("SELECT resign('e', $term)"), 't', 'resign');
+	is($first->query("SELECT resign('e', $term)"), 't', 'the leader resigns');
 	my $next = $blocked[0]->wait;
-	cmp_ok($next, '>', $term, 'the first of them is elected, with a higher term');
-	is(leader('e'), "blocked 0 $next", 'and seen');
-	is($first->query("SELECT proclaim('e', $term, 'ghost')") . $first->query("SELECT resign('e', $term)"), 'ff', 'a past term neither proclaims nor resigns');
-	is($first->query("SELECT renew_leadership('e', $term)"), '', 'nor is it renewed');
-	is(leader('e'), "blocked 0 $next", 'and nothing has changed');
+	cmp_ok($next, '>', $term, 'the first candidate is elected, with a higher term');
+	is(leader('e'), "blocked 0 $next", 'the new leader is visible');
+	is($first->query("SELECT proclaim('e', $term, 'ghost')") . $first->query("SELECT resign('e', $term)"), 'ff', 'a past term can neither proclaim nor resign');
+	is($first->query("SELECT renew_leadership('e', $term)"), '', 'a past term cannot be renewed');
+	is(leader('e'), "blocked 0 $next", 'the past term has changed nothing');
 
 	$blocked[0]->query("BEGIN; SELECT resign('e', $next)");
-	is($queue->query("SELECT await_leadership('e', $queued[0])"), 'f', 'a resignation in a transaction');
+	is($queue->query("SELECT await_leadership('e', $queued[0])"), 'f', 'a candidate is not elected before the transaction of a resign commits');
 	$blocked[0]->query('ROLLBACK');
-	is(leader('e'), "blocked 0 $next", 'is taken back by its rollback');
-	is($blocked[0]->query("BEGIN; SELECT resign('e', $next); COMMIT"), 't', 'and takes effect');
-	is($queue->query("SELECT await_leadership('e', $queued[0], '10 s')"), 't', 'with the commit');
-	is(leader('e'), "queued 0 $queued[0]", 'a place is elected with the text it came with');
-	is($queue->query("SELECT await_leadership('e', $queued[1])"), 'f', 'and no other');
-	is($queue->query("SELECT resign('e', $queued[0])"), 't', 'resigned');
+	is(leader('e'), "blocked 0 $next", 'a rollback undoes a resign');
+	is($blocked[0]->query("BEGIN; SELECT resign('e', $next); COMMIT"), 't', 'a resign in a transaction commits');
+	is($queue->query("SELECT await_leadership('e', $queued[0], '10 s')"), 't', 'a candidate is elected after the commit of a resign');
+	is(leader('e'), "queued 0 $queued[0]", 'a place is elected with the value that it was enqueued with');
+	is($queue->query("SELECT await_leadership('e', $queued[1])"), 'f', 'the second place is not elected');
+	is($queue->query("SELECT resign('e', $queued[0])"), 't', 'the elected place resigns');
 	my $last = $blocked[1]->wait;
-	is(leader('e'), "blocked 1 $last", 'the next blocked call');
+	is(leader('e'), "blocked 1 $last", 'the next blocked call is elected');
 	ok($next < $queued[0] && $queued[0] < $last && $last < $queued[1], 'terms are in the order of the queue');
-	is($queue->query("SELECT resign('e', $queued[1])"), 't', 'a candidate withdraws');
-	is($blocked[1]->query("SELECT resign('e', $last)"), 't', 'the last one resigns');
-	is(leader('e'), '', 'vacant');
+	is($queue->query("SELECT resign('e', $queued[1])"), 't', 'a place is released');
+	is($blocked[1]->query("SELECT resign('e', $last)"), 't', 'the last leader resigns');
+	is(leader('e'), '', 'the election has no leader');
 	end_all($first, @blocked, $queue);
 };
 
@@ -100,35 +101,35 @@ subtest 'transactions' => sub {
 
 	$a->query('BEGIN');
 	my $term = campaign($a, 'e', 'a');
-	is(leader('e'), "a $term", 'elected at once');
-	is(campaign($a, 'e', 'a again'), $term, 'again in the same transaction: the same term');
-	is(leader('e'), "a again $term", 'a proclaim');
+	is(leader('e'), "a $term", 'an uncommitted campaign is elected immediately');
+	is(campaign($a, 'e', 'a again'), $term, 'a second campaign in the same transaction returns the same term');
+	is(leader('e'), "a again $term", 'a second campaign proclaims its value');
 	campaigning($b, 'e', 'b');
 	$a->query('ROLLBACK');
 	my $next = $b->wait;
-	is(leader('e'), "b $next", 'a rollback gives it to the next');
+	is(leader('e'), "b $next", 'after a rollback, the next candidate is elected');
 	$b->query("SELECT resign('e', $next)");
 
 	$a->query('BEGIN; SAVEPOINT s');
 	campaign($a, 'e', 'a');
 	$a->query('ROLLBACK TO s');
 	wait_for_sql($node, q{SELECT count(*) FROM current_leader('e')}, '0');
-	pass('ROLLBACK TO undoes it');
+	pass('ROLLBACK TO ends a term that began after the savepoint');
 	$term = campaign($a, 'e', 'a', q{, owner => 'a'});
 	$a->query('COMMIT');
 
-	# taken back
+	# A campaign cancels a resign of the same transaction.
 	$a->query("BEGIN; SELECT resign('e', $term)");
-	is(campaign($a, 'e', 'a after all', q{, owner => 'a'}), $term, 'campaigning again takes a resignation back');
+	is(campaign($a, 'e', 'a after all', q{, owner => 'a'}), $term, 'a campaign after a resign in the same transaction returns the same term');
 	$a->query('COMMIT');
-	is(leader('e'), "a after all $term", 'the leader stays');
+	is(leader('e'), "a after all $term", 'the leader is unchanged after the commit');
 	$a->query("BEGIN; SELECT proclaim('e', $term, 'said'); ROLLBACK");
-	is(leader('e'), "said $term", 'what was proclaimed is not unsaid by a rollback');
+	is(leader('e'), "said $term", 'a rollback does not undo a proclaim');
 	$a->query("BEGIN; SELECT campaign('e', 'said again', owner => 'a'); ROLLBACK");
-	is(leader('e'), "said again $term", 'nor the leader lost by that of a second campaign');
+	is(leader('e'), "said again $term", 'a rollback of a second campaign does not end the term');
 	$a->query("BEGIN; SELECT resign('e', $term); PREPARE TRANSACTION 'p'");
-	like($a->error, qr/0A000: cannot PREPARE a transaction that has acquired, released or fenced a lock or an election/, 'no PREPARE TRANSACTION');
-	is(one("SELECT is_leader('e', $term)"), 't', 'which changes nothing');
+	like($a->error, qr/0A000: cannot PREPARE a transaction that has acquired, released or fenced a lock or an election/, 'PREPARE TRANSACTION is rejected after a resign');
+	is(one("SELECT is_leader('e', $term)"), 't', 'the rejected PREPARE TRANSACTION does not end the term');
 	end_all($a, $b);
 };
 
@@ -136,66 +137,66 @@ subtest 'the same owner, or lease, again' => sub {
 	my ($a, $b, $c) = map { session($node) } 1 .. 3;
 	my $term = campaign($a, 'e', 'one', q{, owner => 'worker'});
 
-	is(campaign($b, 'e', 'two', q{, owner => 'worker'}), $term, 'from another connection: the same term');
-	is(leader('e'), "two $term", 'a proclaim');
+	is(campaign($b, 'e', 'two', q{, owner => 'worker'}), $term, 'a second campaign by the same owner on another connection returns the same term');
+	is(leader('e'), "two $term", 'a second campaign by the same owner proclaims its value');
 	campaigning($c, 'e', 'other', q{, owner => 'other'});
-	is(campaign($b, 'e', 'three', q{, owner => 'worker'}), $term, 'also with others in the queue');
+	is(campaign($b, 'e', 'three', q{, owner => 'worker'}), $term, 'a second campaign by the same owner does not wait behind other candidates');
 	$a->kill;
-	is(leader('e'), "three $term", 'it outlives its first connection');
-	is($b->query("SELECT resign('e', $term)"), 't', 'resigned once, whatever the number of campaigns');
+	is(leader('e'), "three $term", 'the term of a named owner outlives its first connection');
+	is($b->query("SELECT resign('e', $term)"), 't', 'one resign ends the term after several campaigns');
 	my $other = $c->wait;
-	is(leader('e'), "other $other", 'hands over');
+	is(leader('e'), "other $other", 'the next candidate is elected after that resign');
 	$c->query("SELECT resign('e', $other)");
 
 	my $lease = $b->query(q{SELECT grant_lease('1 min')});
 	$term = campaign($b, 'e', 'on a lease', ", lease => $lease");
-	is(campaign($c, 'e', 'still', ", lease => $lease"), $term, 'the same lease: the same term');
-	is(leader('e'), "still $term", 'a proclaim');
+	is(campaign($c, 'e', 'still', ", lease => $lease"), $term, 'a second campaign on the same lease returns the same term');
+	is(leader('e'), "still $term", 'a second campaign on the same lease proclaims its value');
 	$b->query(qq{SELECT campaign('e', 'no', '1 min', wait => '0')});
-	is(leader('e'), "still $term", 'without an owner or a lease it is another one, also in the same connection');
+	is(leader('e'), "still $term", 'a campaign without owner and lease is another candidate, also on the same connection');
 	$b->query("SELECT renew_leadership('e', $term, '2 min')");
-	like($b->error, qr/22023: election "e" has another kind of lease/, 'the TTL is the lease\'s');
+	like($b->error, qr/22023: election "e" has another kind of lease/, 'a term on a named lease cannot be renewed with a TTL of its own');
 	$b->query("SELECT resign('e', $term)");
 
-	# one that waits for itself
+	# A connection that waits for itself.
 	$term = campaign($b, 'e', 'me');
 	campaigning($b, 'e', 'me', q{, wait => '3 s'});
 	is($b->wait, '', 'a second campaign of an unnamed leader waits');
-	like($b->error, qr/NOTICE:  00000: election "e" is already held by this connection/, 'with a notice');
+	like($b->error, qr/NOTICE:  00000: election "e" is already held by this connection/, 'a second campaign of an unnamed leader gets a notice');
 	end_all($b, $c);
 };
 
-subtest 'how a leader ends' => sub {
+subtest 'ends of terms' => sub {
 	my ($next, $s, $bound) = map { session($node) } 1 .. 3;
 
-	# its TTL
+	# The TTL expires.
 	my $term = campaign($s, 'e', 'short', q{, '1 h'});
 	campaigning($next, 'e', 'next');
 	my $start = time;
 	shorten($s, 'e', $term, '1 s', 'renew_leadership');
 	my $new = $next->wait;
-	cmp_ok(time - $start, '>=', 1, 'never before its TTL');
-	is(leader('e'), "next $new", 'the end of a TTL');
-	is($s->query("SELECT is_leader('e', $term)") . $s->query("SELECT renew_leadership('e', $term)"), 'f', 'the old one is told');
+	cmp_ok(time - $start, '>=', 1, 'the next candidate is not elected before the TTL of the leader expires');
+	is(leader('e'), "next $new", 'the next candidate is elected after the TTL of the leader');
+	is($s->query("SELECT is_leader('e', $term)") . $s->query("SELECT renew_leadership('e', $term)"), 'f', 'the expired term is not leading, and cannot be renewed');
 	$next->query("SELECT resign('e', $new)");
 
-	# its connection
+	# The connection ends.
 	campaign($bound, 'e', 'bound', ', NULL');
 	campaigning($next, 'e', 'next');
 	$bound->kill('KILL');
 	$new = $next->wait;
-	is(leader('e'), "next $new", 'ttl => NULL: the end of the client');
+	is(leader('e'), "next $new", 'with ttl => NULL, the next candidate is elected when the client is killed');
 	$next->query("SELECT resign('e', $new)");
 
-	# its lease
+	# The lease ends.
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 	campaign($s, 'e', 'leased', ", lease => $lease");
 	campaigning($next, 'e', 'next');
-	is($s->query("SELECT revoke_lease($lease)"), 't', 'revoke_lease');
+	is($s->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
 	$new = $next->wait;
-	is(leader('e'), "next $new", 'the end of a lease');
+	is(leader('e'), "next $new", 'the next candidate is elected when the lease of the leader is revoked');
 
-	# a candidate whose lease has ended is passed over
+	# Candidates whose lease has ended are skipped.
 	$lease = $s->query(q{SELECT grant_lease('1 h')});
 	my $dead = enqueue($s, 'e', 'dead', ", lease => $lease");
 	my ($blocked, $alive) = (session($node), session($node));
@@ -203,30 +204,30 @@ subtest 'how a leader ends' => sub {
 	campaigning($alive, 'e', 'alive');
 	$s->query("SELECT revoke_lease($lease)");
 	$blocked->wait;
-	like($blocked->error, qr/LE001: the wait for election "e" was ended/, 'a campaign is told of its lease\'s end at once');
+	like($blocked->error, qr/LE001: the wait for election "e" was ended/, 'a blocked campaign fails immediately when its lease is revoked');
 	$s->query("SELECT await_leadership('e', $dead)");
-	like($s->error, qr/LE001: term $dead neither holds election "e" nor waits/, 'as is a candidate');
+	like($s->error, qr/LE001: term $dead neither holds election "e" nor waits/, 'a place of a revoked lease is reported as lost');
 	$next->query("SELECT resign('e', $new)");
 	$new = $alive->wait;
-	is(leader('e'), "alive $new", 'a candidate whose lease has ended never wins');
+	is(leader('e'), "alive $new", 'a candidate whose lease was revoked is not elected');
 	$s->query("SELECT campaign('e', 'dead', lease => $lease)");
-	like($s->error, qr/LE001: lease $lease does not exist/, 'nor does it come back');
+	like($s->error, qr/LE001: lease $lease does not exist/, 'a revoked lease cannot be used for another campaign');
 
-	# an administrator
+	# force_resign() ends the term.
 	campaigning($next, 'e', 'next');
-	is(one(q{SELECT force_resign('e')}), '1', 'force_resign');
+	is(one(q{SELECT force_resign('e')}), '1', 'force_resign() ends one term');
 	$new = $next->wait;
-	is(leader('e'), "next $new", 'an administrator');
+	is(leader('e'), "next $new", 'the next candidate is elected after force_resign()');
 
-	# a candidate that goes away
+	# A candidate is cancelled.
 	campaigning($blocked, 'e', 'cancelled');
 	campaigning($alive, 'e', 'alive');
 	one('SELECT pg_cancel_backend(' . $blocked->pid . ')');
 	$blocked->wait;
-	like($blocked->error, qr/57014/, 'a candidate is cancelled');
+	like($blocked->error, qr/57014/, 'a blocked campaign is cancelled');
 	$next->query("SELECT resign('e', $new)");
 	$new = $alive->wait;
-	is(leader('e'), "alive $new", 'and passed over');
+	is(leader('e'), "alive $new", 'a cancelled candidate is skipped');
 	$blocked->query(q{SET lock_timeout = '100 ms'});
 	campaign($blocked, 'e', 'late');
 	like($blocked->error, qr/55P03/, 'lock_timeout ends a campaign');
@@ -234,18 +235,18 @@ subtest 'how a leader ends' => sub {
 	end_all($next, $s, $blocked, $alive);
 };
 
-subtest 'unfair election' => sub {
+subtest 'campaigns without a wait' => sub {
 	my ($leader, @others) = map { session($node) } 1 .. 3;
 	my $term = campaign($leader, 'e', 'leader', q{, wait => '0'});
 
-	is(campaign($_, 'e', 'other', q{, wait => '0'}), '', 'refused, without a place in the queue') foreach @others;
+	is(campaign($_, 'e', 'other', q{, wait => '0'}), '', 'a campaign without a wait fails, and leaves no place') foreach @others;
 	wait_for_candidates(0, 'e');
 	$leader->query("SELECT resign('e', $term)");
-	is(leader('e'), '', 'so that nobody is elected');
+	is(leader('e'), '', 'nobody is elected after the leader resigns');
 	$_->async(q{SELECT campaign('e', 'other', wait => '0')}) foreach @others;
 	my @terms = grep { $_ ne '' } map { $_->wait } @others;
-	is(@terms, 1, 'until one of them tries');
-	is(leader('e'), "other $terms[0]", 'and is seen');
+	is(@terms, 1, 'one of two simultaneous campaigns is elected');
+	is(leader('e'), "other $terms[0]", 'the elected campaign is visible');
 	end_all($leader, @others);
 };
 
@@ -258,63 +259,63 @@ subtest 'fences' => sub {
 	$leader->query("BEGIN; SELECT fence_leader('e', $term)");
 	shorten($s, 'e', $term, '500 ms', 'renew_leadership');
 	wait_for_sql($node, "SELECT is_leader('e', $term)", 'f');
-	is(leader('e'), '', 'its TTL is over: nobody leads');
-	is(one(q{SELECT waiting || ' ' || (fenced_by = ARRAY[} . $leader->pid . q{]) FROM lock_election.elections}), '1 true', 'the view tells who is in the way');
-	ok(!$next->ready, 'nobody is elected');
+	is(leader('e'), '', 'an expired term that is fenced does not lead');
+	is(one(q{SELECT waiting || ' ' || (fenced_by = ARRAY[} . $leader->pid . q{]) FROM lock_election.elections}), '1 true', 'the view shows the process that fences the election');
+	ok(!$next->ready, 'no candidate is elected while the expired term is fenced');
 	$leader->query('INSERT INTO work VALUES (1)');
-	is($leader->error, '', 'the leader may write');
+	is($leader->error, '', 'the fencing transaction can write after the TTL');
 	$s->query("SELECT fence_leader('e', $term)");
-	like($s->error, qr/LE001: election "e" is not held by term $term/, 'nobody fences a past term');
-	ok(!$next->ready, 'still not');
+	like($s->error, qr/LE001: election "e" is not held by term $term/, 'another session cannot fence the expired term');
+	ok(!$next->ready, 'no candidate is elected after that attempt');
 	$leader->query('COMMIT');
 	my $new = $next->wait;
-	is(leader('e'), "next $new", 'until it has committed');
+	is(leader('e'), "next $new", 'the candidate is elected after the commit of the fencing transaction');
 	$leader->query("BEGIN; SELECT fence_leader('e', $term); INSERT INTO work VALUES (2)");
-	like($leader->error, qr/LE001/, 'too late');
+	like($leader->error, qr/LE001/, 'the previous leader cannot fence its term any more');
 	$leader->query('ROLLBACK');
 	$leader->query('INSERT INTO work VALUES (2)');
-	like($leader->error, qr/55000: cannot write to table "work": this transaction has not fenced election "e".*fence_leader\(election, term\)/s, 'the guard');
-	is(one('SELECT count(*) FROM work'), '1', 'nothing was written');
+	like($leader->error, qr/55000: cannot write to table "work": this transaction has not fenced election "e".*fence_leader\(election, term\)/s, 'the guard rejects a write without a fence');
+	is(one('SELECT count(*) FROM work'), '1', 'only the fenced write is committed');
 
-	# a lock of the same name is no leader
+	# A lock with the same name is another object.
 	$s->query(q{BEGIN; SELECT fence_lock('e', acquire_lock('e')); INSERT INTO work VALUES (3)});
-	like($s->error, qr/55000/, 'the fence of a lock of that name does not count');
+	like($s->error, qr/55000/, 'the fence of a lock of the same name does not count');
 	$s->query('ROLLBACK');
 	$next->query("BEGIN; SELECT fence_leader('e', $new)");
 	my $err = '';
 	$node->psql('postgres', q{SELECT force_resign('e')}, stderr => \$err);
-	like($err, qr/NOTICE:  election "e" is fenced by the transaction of process @{[ $next->pid ]}/, 'force_resign tells who fences');
+	like($err, qr/NOTICE:  election "e" is fenced by the transaction of process @{[ $next->pid ]}/, 'force_resign() reports the process that fences');
 	$next->query('ROLLBACK');
 	wait_for_sql($node, q{SELECT count(*) FROM lock_election.elections}, '0');
 	one('DROP TABLE work');
 	end_all($leader, $next, $s);
 };
 
-subtest 'another role' => sub {
+subtest 'elections and other roles' => sub {
 	one('CREATE ROLE other LOGIN');
 	my ($a, $b) = (session($node), session($node, user => 'other'));
 	my $term = campaign($a, 'e', 'a', q{, owner => 'me'});
 
-	is($b->query(q{SELECT candidate || ' ' || term FROM current_leader('e')}), "a $term", 'sees who leads');
+	is($b->query(q{SELECT candidate || ' ' || term FROM current_leader('e')}), "a $term", 'another role sees the leader');
 	foreach my $call ("proclaim('e', $term, 'b')", "renew_leadership('e', $term)", "resign('e', $term)", "fence_leader('e', $term)")
 	{
 		$b->query("SELECT $call");
-		like($b->error, qr/42501: election "e" is held by another role\nHINT:  An election belongs to the role that acquired it: SET ROLE to that role, or use force_resign\(\)/, $call);
+		like($b->error, qr/42501: election "e" is held by another role\nHINT:  An election belongs to the role that acquired it: SET ROLE to that role, or use force_resign\(\)/, "another role is rejected: $call");
 	}
 	$b->query(q{SELECT force_resign('e')});
-	like($b->error, qr/42501: permission denied to end the holder of election "e"/, 'force_resign');
+	like($b->error, qr/42501: permission denied to end the holder of election "e"/, 'another role cannot force a resign');
 	campaigning($b, 'e', 'b', q{, owner => 'me'});
-	is(leader('e'), "a $term", 'the same owner of another role is a candidate like any other');
+	is(leader('e'), "a $term", 'the same owner name of another role is another candidate');
 	$a->query("SELECT resign('e', $term)");
 	my $new = $b->wait;
-	is(leader('e'), "b $new", 'and elected in its turn');
+	is(leader('e'), "b $new", 'the candidate of another role is elected after the resign');
 	$a->query("SELECT proclaim('e', $new, 'a')");
-	is($a->error =~ /42501/ ? 1 : 0, 1, 'a superuser does not speak for it either');
+	is($a->error =~ /42501/ ? 1 : 0, 1, 'a superuser cannot proclaim for another role');
 	end_all($a, $b);
 	one('DROP ROLE other');
 };
 
-subtest 'the manager is killed' => sub {
+subtest 'the manager restarts' => sub {
 	my ($leader, @blocked) = map { session($node) } 1 .. 3;
 	my $term = campaign($leader, 'e', 'leader', q{, '1 h', owner => 'l'});
 
@@ -325,21 +326,21 @@ subtest 'the manager is killed' => sub {
 	kill 'TERM', $pid;
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	wait_for_candidates(3, 'e');
-	is(leader('e'), "leader $term", 'the leader stays');
-	is($leader->query("SELECT proclaim('e', $term, 'proclaimed')"), 't', 'and proclaims');
+	is(leader('e'), "leader $term", 'the leader is unchanged after a restart of the manager');
+	is($leader->query("SELECT proclaim('e', $term, 'proclaimed')"), 't', 'the leader proclaims after a restart of the manager');
 	$leader->query("SELECT resign('e', $term)");
 	my $new = $blocked[0]->wait;
-	is(leader('e'), "blocked 0 $new", 'candidates keep their order');
+	is(leader('e'), "blocked 0 $new", 'the first blocked campaign is elected after a restart of the manager');
 	$blocked[0]->query("SELECT resign('e', $new)");
-	is($leader->query("SELECT await_leadership('e', $queued, '10 s')"), 't', 'and their places');
-	is(leader('e'), "queued $queued", 'and texts');
+	is($leader->query("SELECT await_leadership('e', $queued, '10 s')"), 't', 'the place is elected after a restart of the manager');
+	is(leader('e'), "queued $queued", 'the place is elected with its value');
 	$leader->query("SELECT resign('e', $queued)");
 	$blocked[1]->wait;
 	end_all($leader, @blocked);
 };
 
-# A batch that cannot be written: nothing of it may have been shown.
-subtest 'what is not written is not shown' => sub {
+# A batch that cannot be written must not be visible to any session.
+subtest 'a proclaim that fails is not shown' => sub {
 	my ($leader, $s, $locker) = map { session($node) } 1 .. 3;
 	my $term = campaign($leader, 'e', 'old', q{, '1 h'});
 	my $pid = one('SELECT pid FROM lock_election.manager');
@@ -353,11 +354,11 @@ subtest 'what is not written is not shown' => sub {
 	kill 'CONT', $pid;
 	$leader->wait;
 	like($leader->error, qr/55P03/, 'a proclaim that cannot be written fails');
-	is($s->wait, 'old', 'and has not been seen');
+	is($s->wait, 'old', 'a reader of the same batch sees the old value');
 	$locker->query('ROLLBACK');
-	is(leader('e'), "old $term", 'the old text');
-	is($leader->query("SELECT proclaim('e', $term, 'new')"), 't', 'then it can');
-	is(leader('e'), "new $term", 'and is seen');
+	is(leader('e'), "old $term", 'the old value remains after the failed proclaim');
+	is($leader->query("SELECT proclaim('e', $term, 'new')"), 't', 'a proclaim succeeds when the table is unlocked');
+	is(leader('e'), "new $term", 'the new value is visible');
 	end_all($leader, $s, $locker);
 };
 
@@ -371,23 +372,23 @@ subtest 'a crash' => sub {
 	$node->stop('immediate');
 	$_->quit foreach $s, $bound;
 	$node->start;
-	is(leader('e'), "proclaimed $term", 'what was answered is there');
-	is(leader('bound'), '', 'what hung on a connection is not');
-	is(one("SELECT await_leadership('e', $queued)"), 'f', 'a candidate has its place');
-	is(one(q{SELECT campaign('e', 'again', owner => 'l')}), $term, 'the leader comes back');
-	is(one("SELECT resign('e', $term)"), 't', 'resigns');
-	is(one("SELECT await_leadership('e', $queued, '10 s')"), 't', 'and hands over');
-	is(leader('e'), "queued $queued", 'with the text');
+	is(leader('e'), "proclaimed $term", 'after a crash, the leader and its value are kept');
+	is(leader('bound'), '', 'after a crash, a leader bound to a connection is gone');
+	is(one("SELECT await_leadership('e', $queued)"), 'f', 'after a crash, a candidate keeps its place');
+	is(one(q{SELECT campaign('e', 'again', owner => 'l')}), $term, 'after a crash, the leader gets its term with a campaign by the same owner');
+	is(one("SELECT resign('e', $term)"), 't', 'after a crash, the leader resigns');
+	is(one("SELECT await_leadership('e', $queued, '10 s')"), 't', 'after a crash, the place is elected');
+	is(leader('e'), "queued $queued", 'after a crash, the place is elected with its value');
 
-	# not answered before it was on disk, whoever asks: a leader that did not care himself
+	# A reader waits for the flush of a term even if the leader does not (synchronous_commit = off).
 	$s = session($node);
 	$s->query('SET synchronous_commit = off');
 	my $lazy = campaign($s, 'lazy', 'lazy', q{, '1 h'});
-	is(leader('lazy'), "lazy $lazy", 'seen by somebody who cares');
+	is(leader('lazy'), "lazy $lazy", 'another session sees a leader that did not wait for the flush');
 	$node->stop('immediate');
 	$s->quit;
 	$node->start;
-	is(leader('lazy'), "lazy $lazy", 'it does not vanish');
+	is(leader('lazy'), "lazy $lazy", 'a leader that was seen survives a crash');
 	end_all();
 };
 
@@ -404,70 +405,70 @@ subtest 'standbys' => sub {
 
 	$standby->init_from_backup($node, 'base', has_streaming => 1);
 	$standby->start;
-	# not before: the server would keep their input open
+	# Sessions start after the standby, because the server that is started would keep their input open.
 	my ($s, $late) = map { session($node) } 1 .. 2;
 	my $term = campaign($s, 'e', 'leader', q{, '1 h', owner => 'l'});
 	$s->query("SELECT proclaim('e', $term, 'proclaimed')");
 	campaign($s, 'other', 'other');
 	$s->query(q{SELECT acquire_lock('vacant')});
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
-	is($on_standby->(q{SELECT candidate, term, elected_at IS NOT NULL, valid_for FROM current_leader('e')}), "proclaimed|$term|t|", 'current_leader');
+	is($on_standby->(q{SELECT candidate, term, elected_at IS NOT NULL, valid_for FROM current_leader('e')}), "proclaimed|$term|t|", 'current_leader() on a standby');
 	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM _lock_election.slot WHERE kind = 2 AND name = 'e' AND mode > 0), abs(extract(epoch FROM expires_at - elected_at - interval '1 h')) < 60
-			FROM current_leader('e')}), 't|t', 'its expires_at is what was written last');
+			FROM current_leader('e')}), 't|t', 'on a standby, expires_at is the last written deadline');
 	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM current_leader('e')), valid_for IS NULL FROM lock_election.elections WHERE election = 'e'}), 't|t',
-		'in the view, too');
-	is($on_standby->(q{SELECT count(*) FROM current_leader('vacant')}), '0', 'vacant');
-	is($on_standby->(q{SELECT election || ' ' || candidate || ' ' || term FROM lock_election.elections WHERE election = 'e'}), "e proclaimed $term", 'the view');
+		'on a standby, the view elections shows the same deadline');
+	is($on_standby->(q{SELECT count(*) FROM current_leader('vacant')}), '0', 'on a standby, current_leader() returns no row for a lock');
+	is($on_standby->(q{SELECT election || ' ' || candidate || ' ' || term FROM lock_election.elections WHERE election = 'e'}), "e proclaimed $term", 'on a standby, the view elections shows the leader');
 	foreach my $call (q{campaign('e', 'x')}, q{enqueue_candidate('e', 'x')}, q{await_leadership('e', 1)}, q{proclaim('e', 1, 'x')}, q{renew_leadership('e', 1)},
 		q{resign('e', 1)}, q{is_leader('e', 1)}, q{fence_leader('e', 1)}, q{force_resign('e')})
 	{
 		my $err = '';
 		$standby->psql('postgres', "SELECT $call", stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
-		like($err, qr/25006/, $call);
+		like($err, qr/25006/, "rejected on a standby: $call");
 	}
 	my $fenced = campaign($s, 'fenced', 'fenced', q{, '1 h'});
 	$s->query("BEGIN; SELECT fence_leader('fenced', $fenced)");
 	shorten($late, 'fenced', $fenced, '500 ms', 'renew_leadership');
 	wait_for_sql($node, "SELECT is_leader('fenced', $fenced)", 'f');
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
-	is($on_standby->(q{SELECT count(*) FROM current_leader('fenced')}), '0', 'one that is only fenced does not lead there either');
+	is($on_standby->(q{SELECT count(*) FROM current_leader('fenced')}), '0', 'on a standby, an expired term that is fenced does not lead');
 	$s->query('ROLLBACK');
 
-	# who learns of a leader waits for it as long as the leader did himself
+	# A reader of the leader waits for the standby, depending on its own synchronous_commit.
 	$node->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
 	$node->reload;
 	wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
 	my $pid = $receiver->('STOP');
 	my $local = session($node, connstr => "options='-c synchronous_commit=local'");
 	my $unconfirmed = campaign($local, 'sync', 'unconfirmed', q{, '1 h'});
-	is($local->query(q{SELECT term FROM current_leader('sync')}), $unconfirmed, 'whoever does not care sees it');
+	is($local->query(q{SELECT term FROM current_leader('sync')}), $unconfirmed, 'a session with synchronous_commit = local sees the leader before the standby has confirmed');
 	$late->async(q{SELECT term FROM current_leader('sync')});
 	$syncrep->(1);
-	ok(!$late->ready, 'others not before the standby has it');
+	ok(!$late->ready, 'other sessions do not see the leader before the standby has confirmed');
 	$s->async("SELECT proclaim('e', $term, 'for sure')");
 	$syncrep->(2);
-	ok(!$s->ready, 'nor is a proclaim answered');
+	ok(!$s->ready, 'a proclaim does not return before the standby has confirmed');
 	kill 'CONT', $pid;
-	is($late->wait, $unconfirmed, 'then it is shown');
-	is($s->wait, 't', 'and answered');
+	is($late->wait, $unconfirmed, 'other sessions see the leader after the standby has confirmed');
+	is($s->wait, 't', 'the proclaim returns after the standby has confirmed');
 
-	# a term that ends meanwhile: the next leader, or none
+	# A term ends while a reader waits for the standby.
 	$pid = $receiver->('STOP');
 	campaign($local, 'short', 'short', q{, '3 s'});
 	$late->async(q{SELECT count(*) FROM current_leader('short')});
 	$syncrep->(1);
 	wait_for_sql($node, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'short'});
 	kill 'CONT', $pid;
-	is($late->wait, '0', 'one whose term has ended meanwhile is not shown');
+	is($late->wait, '0', 'a term that has ended while the reader waited is not shown');
 
 	$node->stop('immediate');
 	$_->quit foreach $s, $late, $local;
 	$standby->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 	$standby->promote;
 	wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
-	is($on_standby->(q{SELECT candidate || ' ' || term FROM current_leader('e')}), "for sure $term", 'after a promotion the leader leads on');
-	is($on_standby->(q{SELECT term FROM current_leader('sync')}), $unconfirmed, 'as does the one that was shown');
-	is($on_standby->("SELECT resign('e', $term)"), 't', 'and resigns');
+	is($on_standby->(q{SELECT candidate || ' ' || term FROM current_leader('e')}), "for sure $term", 'after a promotion, the leader and its value are kept');
+	is($on_standby->(q{SELECT term FROM current_leader('sync')}), $unconfirmed, 'after a promotion, a leader that was shown is kept');
+	is($on_standby->("SELECT resign('e', $term)"), 't', 'after a promotion, the leader resigns');
 	$standby->stop;
 };
 

@@ -1,5 +1,4 @@
-# The history of elections: every change once and in order, whatever ends meanwhile, and observers that catch up from
-# it.
+# The history of elections: it has every change once and in order, despite failures, and observers can catch up with it.
 # Promises: H
 use strict;
 use warnings;
@@ -9,7 +8,7 @@ use Test::More;
 
 my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 
-# "elected one, resigned one": what has become of an election after that change.
+# The changes of an election after a change number, for example "elected one, resigned one".
 sub story
 {
 	my ($election, $after, $on) = @_;
@@ -19,7 +18,7 @@ sub story
 
 sub newest { return one("SELECT coalesce(max(change), 0) FROM election_history('$_[0]')"); }
 
-# Terms begin when there is none, and end once.
+# Expects that each term has one start and one end, and that terms do not overlap.
 sub is_sound
 {
 	my ($test_name) = @_;
@@ -48,15 +47,15 @@ subtest 'every change' => sub {
 	$next->async(q{SELECT campaign('e', 'b', '400 ms')});
 	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters});
 	one("SELECT proclaim('e', $term, 'A')");
-	is(one("SELECT resign('e', $term)"), 't', 'resigned');
+	is(one("SELECT resign('e', $term)"), 't', 'the leader resigns');
 	my $second = $next->wait;
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections});
-	is(story('e'), 'elected a, proclaimed A, resigned A, elected b, expired b', 'is there, in order');
-	is(one(q{SELECT string_agg(DISTINCT term::text, ',' ORDER BY term::text) FROM election_history('e')}), "$term,$second", 'with its term');
+	is(story('e'), 'elected a, proclaimed A, resigned A, elected b, expired b', 'the history has the changes of two terms in order');
+	is(one(q{SELECT string_agg(DISTINCT term::text, ',' ORDER BY term::text) FROM election_history('e')}), "$term,$second", 'each change has its term');
 	is(one(q{SELECT bool_and(ended_at IS NULL = how IN ('elected', 'proclaimed') AND changed_at >= elected_at) FROM election_history('e')}),
-		't', 'and its times');
-	is(story('e', newest('e')), '', 'nothing after the newest');
-	is(story('e', one(q{SELECT change FROM election_history('e') ORDER BY change OFFSET 2 LIMIT 1})), 'elected b, expired b', 'or what came after one');
+		't', 'each change has its times');
+	is(story('e', newest('e')), '', 'the history after the newest change is empty');
+	is(story('e', one(q{SELECT change FROM election_history('e') ORDER BY change OFFSET 2 LIMIT 1})), 'elected b, expired b', 'the history after a change has the later changes');
 	my $before = newest('e');
 	$s->query(q{BEGIN; SELECT campaign('e', 'c'); ROLLBACK});
 	my $lease = one('SELECT grant_lease()');
@@ -67,24 +66,24 @@ subtest 'every change' => sub {
 	$s->query(q{SELECT campaign('e', 'g', NULL)});
 	$s->kill;
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections});
-	is(story('e', $before), 'elected c, undone c, elected d, revoked d, elected f, forced f, elected g, disconnected g', 'however a term ends');
+	is(story('e', $before), 'elected c, undone c, elected d, revoked d, elected f, forced f, elected g, disconnected g', 'the history has every type of end of a term');
 	is(one(q{SELECT count(*) FROM (SELECT FROM election_history('e') GROUP BY term HAVING count(DISTINCT elected_at) > 1 OR min(changed_at) <> min(elected_at)) AS t}),
-		'0', 'a term has one beginning');
-	is(story('f'), '', 'of this election alone');
+		'0', 'all changes of a term have the same elected_at');
+	is(story('f'), '', 'another election has its own history');
 	one(q{CREATE ROLE reader LOGIN});
-	is($node->safe_psql('postgres', q{SELECT count(*) FROM election_history('e')}, extra_params => [ '-U', 'reader' ]), '13', 'for everyone');
-	is(one(q{SELECT count(*) FROM election_history('e', NULL)}), '13', 'from the beginning, if it is not said after which');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM election_history('e')}, extra_params => [ '-U', 'reader' ]), '13', 'every role can read the history');
+	is(one(q{SELECT count(*) FROM election_history('e', NULL)}), '13', 'a null change number returns the whole history');
 
-	# who looks often finds nothing most of the time
+	# Frequent readers mostly find nothing new.
 	my $manager = manager_pid();
 	my $last = newest('e');
 	stop_asleep($manager);
-	is(one("SET statement_timeout = '20 s'; SELECT count(*) FROM election_history('e', $last)"), '0', 'nothing new needs no manager');
-	like(error_of(q{SET statement_timeout = '200 ms'; SELECT count(*) FROM election_history('e', 0)}), qr/ERROR:  57014/, 'what there is does');
+	is(one("SET statement_timeout = '20 s'; SELECT count(*) FROM election_history('e', $last)"), '0', 'a reader without new changes does not need the manager');
+	like(error_of(q{SET statement_timeout = '200 ms'; SELECT count(*) FROM election_history('e', 0)}), qr/ERROR:  57014/, 'a reader with new changes waits for the manager');
 	kill 'CONT', $manager;
 	my ($rc, undef, $err) = $node->psql('postgres', q{SELECT election_history('')});
-	like($err, qr/must not be empty/, 'of an election that has a name');
-	is_sound('terms follow each other');
+	like($err, qr/must not be empty/, 'an empty election name is rejected');
+	is_sound('terms do not overlap');
 	$next->quit;
 };
 
@@ -99,38 +98,38 @@ subtest 'observers' => sub {
 	my $term = $leader->query(q{SELECT campaign('o', 'a')});
 	$leader->query("SELECT proclaim('o', $term, 'b')");
 	$leader->query("SELECT resign('o', $term)");
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return (() = $notices =~ /"$channel"/g) >= 3; }), 'are told');
-	is(join(' ', $notices =~ /"event":"(\w+)","term":"$term"/g), 'elected proclaimed resigned', 'of each change');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return (() = $notices =~ /"$channel"/g) >= 3; }), 'an observer is notified three times');
+	is(join(' ', $notices =~ /"event":"(\w+)","term":"$term"/g), 'elected proclaimed resigned', 'an observer is notified of each change');
 	my @changes = $notices =~ /"change":"(\d+)"/g;
 	my @previous = $notices =~ /"previous":"(\d+)"/g;
-	is(join(',', @changes), one(q{SELECT string_agg(change::text, ',' ORDER BY change) FROM election_history('o')}), 'by its number');
-	is(join(',', @previous), join(',', 0, @changes[ 0, 1 ]), 'and the one before');
-	unlike($notices, qr/"a"|"b"/, 'but not the candidate');
+	is(join(',', @changes), one(q{SELECT string_agg(change::text, ',' ORDER BY change) FROM election_history('o')}), 'each notification has the number of its change');
+	is(join(',', @previous), join(',', 0, @changes[ 0, 1 ]), 'each notification has the number of the previous change');
+	unlike($notices, qr/"a"|"b"/, 'notifications do not contain the candidate');
 
-	# this one is missed: the next says so, and the history has it
+	# The observer misses a change: the next notification reveals this, and the history contains the missed change.
 	$observer->query("UNLISTEN $channel");
 	my $missed = $leader->query(q{SELECT campaign('o', 'missed')});
 	$leader->query("SELECT resign('o', $missed)");
-	# hints are sent later: only what the witness has heard is over
-	ok(wait_until(sub { return $witness->query('SELECT 1') =~ /"event":"resigned","term":"$missed"/; }), 'one is told what the other misses');
+	# Hints are sent later: the change has only been missed when the witness has received it.
+	ok(wait_until(sub { return $witness->query('SELECT 1') =~ /"event":"resigned","term":"$missed"/; }), 'the witness is notified of a change that the observer misses');
 	$observer->query("LISTEN $channel");
 	$notices = '';
 	$leader->query(q{SELECT campaign('o', 'seen')});
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$channel"/; }), 'and told again');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$channel"/; }), 'the observer is notified of the next change');
 	my ($previous) = $notices =~ /"previous":"(\d+)"/;
-	isnt($previous, $changes[2], 'a gap is seen');
-	is(story('o', $changes[2]), 'elected missed, resigned missed, elected seen', 'and closed');
+	isnt($previous, $changes[2], 'the previous change number reveals a gap');
+	is(story('o', $changes[2]), 'elected missed, resigned missed, elected seen', 'the history fills the gap');
 
-	# a candidate with a place hears it on the same channel, once
+	# The place of a candidate is notified on the same channel, only once.
 	my $place = $leader->query(q{SELECT term FROM enqueue_candidate('o', 'waits')});
 	$notices = '';
 	one(q{SELECT force_resign('o')});
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }), 'a candidate is told as well');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }), 'the grant of a place is notified');
 	$notices .= $observer->query('SELECT pg_sleep(0.1)');
-	is(scalar(() = $notices =~ /"term":"$place"/g), 1, 'once');
+	is(scalar(() = $notices =~ /"term":"$place"/g), 1, 'the grant of a place is notified once');
 	one(q{SELECT force_resign('o')});
 
-	# only what is asked for
+	# With notify = waiters, changes are not notified.
 	$node->append_conf('postgresql.conf', "lock_election.notify = waiters");
 	$node->reload;
 	wait_for_sql($node, q{SELECT current_setting('lock_election.notify') = 'waiters'});
@@ -138,57 +137,57 @@ subtest 'observers' => sub {
 	my $quiet = $leader->query(q{SELECT campaign('o', 'quiet')});
 	$place = $leader->query(q{SELECT term FROM enqueue_candidate('o', 'waits')});
 	one(q{SELECT force_resign('o')});
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }), 'without observers: candidates');
-	unlike($notices, qr/"term":"$quiet"/, 'and nobody else');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }), 'notify = waiters sends the grant of a place');
+	unlike($notices, qr/"term":"$quiet"/, 'notify = waiters sends no other change');
 	one(q{SELECT force_resign('o')});
 	$node->append_conf('postgresql.conf', "lock_election.notify = all");
 	$node->reload;
 	$_->quit foreach $observer, $witness, $leader;
 };
 
-subtest 'a manager, a server, a batch that ends' => sub {
+subtest 'restarts, crashes and failed batches' => sub {
 	my $bound = session($node);
 	my $before;
 
 	one(q{SELECT campaign('kept', 'k', '1 h')});
 	$bound->query(q{SELECT campaign('bound', 'b', NULL)});
 	kill_manager('TERM');
-	is(story('kept') . ', ' . story('bound'), 'elected k, elected b', 'a manager that restarts changes nothing');
+	is(story('kept') . ', ' . story('bound'), 'elected k, elected b', 'a restart of the manager changes nothing');
 	is(one(q{SELECT (SELECT elected_at FROM current_leader('kept')) = elected_at AND elected_at = (SELECT elected_at FROM lock_election.elections WHERE election = 'kept') FROM election_history('kept')}),
-		't', 'who leads since when is told alike by all');
+		't', 'the history, current_leader() and the view agree on elected_at');
 	$node->stop('immediate');
 	$bound->kill;
 	$node->start;
 	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.manager});
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('bound')});
-	is(story('kept'), 'elected k', 'after a crash the leader goes on');
-	is(story('bound'), 'elected b, disconnected b', 'who was bound to a connection does not, and that is said');
+	is(story('kept'), 'elected k', 'after a crash, the leader continues');
+	is(story('bound'), 'elected b, disconnected b', 'after a crash, the end of a bound leader is in the history');
 	$node->restart;
-	is(story('bound'), 'elected b, disconnected b', 'once');
+	is(story('bound'), 'elected b, disconnected b', 'the end of a bound leader is written only once');
 
-	# somebody has the table: the change fails, and with it the election
+	# The table is locked: the change cannot be written, so the campaign fails.
 	my $locker = session($node);
 	$locker->query('BEGIN; LOCK TABLE _lock_election.history');
 	my ($rc, undef, $err) = $node->psql('postgres', q{SELECT campaign('failed', 'f')});
-	like($err, qr/locked by another session/, 'without the change there is no election');
+	like($err, qr/locked by another session/, 'a campaign whose change cannot be written fails');
 	is(one(q{SELECT acquire_lock('other') > 0}), 't', 'locks do not need the history');
 	$locker->query('COMMIT');
-	is(story('failed'), '', 'nothing is told of it');
-	ok(one(q{SELECT campaign('failed', 'f', '200ms')}) > 0, 'then it can be had');
+	is(story('failed'), '', 'the failed campaign is not in the history');
+	ok(one(q{SELECT campaign('failed', 'f', '200ms')}) > 0, 'a campaign succeeds when the table is unlocked');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'failed'});
-	is(story('failed'), 'elected f, expired f', 'as if nothing had been');
+	is(story('failed'), 'elected f, expired f', 'the history has only the successful campaign');
 	$locker->query('VACUUM FULL _lock_election.history');
-	is($locker->error, '', 'the table can be rewritten');
+	is($locker->error, '', 'the table can be rewritten with VACUUM FULL');
 	one(q{SELECT force_resign('kept')});
-	is(story('kept'), 'elected k, forced k', 'and goes on');
-	is_sound('terms follow each other');
+	is(story('kept'), 'elected k, forced k', 'the history continues after VACUUM FULL');
+	is_sound('terms do not overlap after failures');
 	$locker->quit;
 };
 
 subtest 'a change that cannot be written' => sub {
 	my $bound = session($node);
 
-	# nobody has asked for what the next start finds: no request can be told
+	# The end that a start of the manager finds has no request, so no session can get the error.
 	$bound->query(q{SELECT campaign('unwritten', 'u', NULL)});
 	one('ALTER TABLE _lock_election.history ALTER how TYPE integer');
 	$node->stop('immediate');
@@ -198,43 +197,43 @@ subtest 'a change that cannot be written' => sub {
 	my $start = time;
 	one(q{SELECT pg_sleep(2)});
 	my $limit = 4 * (time - $start + 2);
-	is(one("SELECT failed_batches <= $limit FROM lock_election.stat"), 't', 'is tried again now and then, not without a pause');
+	is(one("SELECT failed_batches <= $limit FROM lock_election.stat"), 't', 'a change that cannot be written is retried with pauses');
 	one('ALTER TABLE _lock_election.history ALTER how TYPE smallint');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('unwritten')});
-	is(story('unwritten'), 'elected u, disconnected u', 'until it can');
-	is(one(q{SELECT acquire_lock('unwritten') > 0}), 't', 'and all goes on');
+	is(story('unwritten'), 'elected u, disconnected u', 'the change is written when it is possible');
+	is(one(q{SELECT acquire_lock('unwritten') > 0}), 't', 'the manager works after the failures');
 
-	# an end by time has no request either; it is told once
+	# An expiry has no request either; it is written only once.
 	my $locker = session($node);
 	my $late = one(q{SELECT campaign('late', 'l', '1 h')});
 	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 	shorten($locker, 'late', $late, '300 ms', 'renew_leadership');
 	wait_for_sql($node, "SELECT failed_batches > $failed + 1 FROM lock_election.stat");
-	is(one(q{SELECT acquire_lock('meanwhile') > 0}), 't', 'locks do not wait for it');
-	is(story('late'), 'elected l', 'a leader whose end cannot be written');
+	is(one(q{SELECT acquire_lock('meanwhile') > 0}), 't', 'locks can be acquired while an expiry cannot be written');
+	is(story('late'), 'elected l', 'a term whose end cannot be written has not ended');
 	$locker->query('COMMIT');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('late')});
-	is(story('late'), 'elected l, expired l', 'ends once it can');
+	is(story('late'), 'elected l, expired l', 'the term ends when its end can be written');
 
-	# how a term has ended is known also when its fence ends after a reload
+	# The manager remembers how a fenced term was ended, even if it reloads before the fence ends.
 	my $writer = session($node);
 	my $term = one(q{SELECT campaign('fenced', 'f')});
 	$writer->query("BEGIN; SELECT fence_leader('fenced', $term)");
 	one(q{SELECT force_resign('fenced')});
 	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	my (undef, undef, $err) = $node->psql('postgres', q{SELECT campaign('another', 'a')});
-	like($err, qr/locked by another session/, 'a batch fails');
+	like($err, qr/locked by another session/, 'a batch fails, so that the manager reloads');
 	$locker->query('COMMIT');
-	is(story('fenced'), 'elected f', 'a leader who is fenced');
+	is(story('fenced'), 'elected f', 'a term that was forced to end does not end while it is fenced');
 	$writer->query('COMMIT');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('fenced')});
-	is(story('fenced'), 'elected f, forced f', 'ends as it was ended');
+	is(story('fenced'), 'elected f, forced f', 'the term ends as forced after the fence');
 	$writer->quit;
 	$locker->quit;
 };
 
-subtest 'candidates who come and go' => sub {
+subtest 'many candidates, and restarts of the manager' => sub {
 	my @sessions = map { session($node) } 1 .. 6;
 
 	foreach my $i (0 .. $#sessions)
@@ -259,20 +258,20 @@ subtest 'candidates who come and go' => sub {
 	foreach my $s (@sessions)
 	{
 		$s->wait(120);
-		# On a busy machine a manager may take longer to start than such a short wait has patience, and a term of 100 ms,
-		# or one that another session ends by force, may be over before its grant is on disk.
-		unlike($s->error, qr/ERROR:  (?!57P03|LE001: election "busy" was lost while waiting for durability)/, 'a candidate has come through');
+		# On a busy machine, a manager may start later than such a short wait allows; and a term of 100 ms, or one that
+		# another session ends by force, may end before its grant is flushed.
+		unlike($s->error, qr/ERROR:  (?!57P03|LE001: election "busy" was lost while waiting for durability)/, 'a candidate gets no unexpected error');
 		$s->quit;
 	}
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'busy'});
-	is(one(q{SELECT count(*) > 100 FROM election_history('busy')}), 't', 'much has happened');
-	is_sound('and nothing is missing or told twice');
+	is(one(q{SELECT count(*) > 100 FROM election_history('busy')}), 't', 'more than 100 changes were written');
+	is_sound('no change is missing or written twice');
 };
 
 subtest 'retention' => sub {
-	is(one('SHOW lock_election.history_retention'), '7d', 'a week');
+	is(one('SHOW lock_election.history_retention'), '7d', 'the default retention is a week');
 
-	# rows of another time: only a superuser can make them, without the triggers
+	# Rows with other times: only a superuser can insert them, with disabled triggers.
 	one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
 		INSERT INTO _lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
 		INSERT INTO _lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 10, 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
@@ -282,17 +281,17 @@ subtest 'retention' => sub {
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
 	kill_manager('TERM');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'old'}, 't');
-	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'what is younger stays');
-	is(one(q{SELECT count(*) FROM election_history('before')}), '40000', 'and has not held up the rest');
-	is(one(q{SELECT how FROM election_history('how9')}), 'evicted', 'the last of the words for a change');
-	like(error_of("SELECT * FROM election_history('how$_')"), qr/ERROR:  XX000: unknown change $_ of an election/, "$_ is none") foreach -1, 0, 10;
+	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'rows that are younger than the retention are kept');
+	is(one(q{SELECT count(*) FROM election_history('before')}), '40000', 'many younger rows do not delay the removal of old ones');
+	is(one(q{SELECT how FROM election_history('how9')}), 'evicted', 'the last name of a change');
+	like(error_of("SELECT * FROM election_history('how$_')"), qr/ERROR:  XX000: unknown change $_ of an election/, "$_ is not a known change") foreach -1, 0, 10;
 	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM _lock_election.history});
-	like($err, qr/written only by lock_election/, 'nobody else deletes');
+	like($err, qr/written only by lock_election/, 'other sessions cannot delete from the history');
 };
 
-# A row counts 120 bytes, twice its election, and its candidate, until it is too old; elected and proclaimed candidates alone are
-# refused.  One role has a megabyte to the byte, the other one byte less.
-subtest 'as much as a role may have' => sub {
+# A row counts 120 bytes, plus twice the length of its election, plus that of its candidate, until it is too old. The
+# limit rejects only elected and proclaimed changes. One role fills a megabyte exactly, the other one all but one byte.
+subtest 'max_history_per_role' => sub {
 	my $set = sub { one("ALTER SYSTEM SET lock_election.$_[0]"); one('SELECT pg_reload_conf()'); return wait_for_sql($node, 'SHOW lock_election.' . $_[0] =~ s/ = .*//r, $_[0] =~ s/.* = '(.*)'/$1/r); };
 	my $by_hand = sub {
 		one("ALTER TABLE _lock_election.history DISABLE TRIGGER ALL; $_[0];
@@ -308,15 +307,15 @@ subtest 'as much as a role may have' => sub {
 		$s->query("DO \$\$ BEGIN
 			FOR i IN 1 .. 248 LOOP PERFORM proclaim('$election', $term, repeat('x', 4096)); END LOOP;
 			PERFORM proclaim('$election', $term, repeat('x', $last)); END \$\$");
-		return is($s->error, '', "$election: up to its megabyte");
+		return is($s->error, '', "$election: filled up to the limit");
 	};
 	my ($writer, $edge, $left) = map { session($node) } 1 .. 3;
 
-	# of two numbers that are the same for who takes them for a text: their lowest byte is 0
+	# Role oids whose lowest byte is 0: code that treats the number as a text would confuse the roles.
 	foreach my $role ('writer', 'edge')
 	{
 		$writer->query("DO \$\$ BEGIN CREATE ROLE $role; WHILE (SELECT oid::bigint % 256 > 0 FROM pg_roles WHERE rolname = '$role') LOOP DROP ROLE $role; CREATE ROLE $role; END LOOP; END \$\$");
-		is($writer->error, '', "a role $role");
+		is($writer->error, '', "role $role is created");
 	}
 	$set->(q{max_history_per_role = '1MB'});
 	$writer->query('SET ROLE writer');
@@ -326,16 +325,16 @@ subtest 'as much as a role may have' => sub {
 	my $term = $writer->query(q{SELECT campaign('full', 'x', '1 h')});
 	$fill->($writer, 'full', $term, 767);
 	$writer->query("SELECT proclaim('full', $term, 'x')");
-	like($writer->error, $full, 'a proclaim too many');
-	is(one($count), 250, 'comes after a megabyte');
+	like($writer->error, $full, 'a proclaim beyond the limit is rejected');
+	is(one($count), 250, 'the history has a megabyte before the rejected proclaim');
 	$writer->query(q{SELECT campaign('full as well', 'x')});
-	like($writer->error, $full, 'nor may it campaign');
-	is($writer->query(q{SELECT release_lock('full', acquire_lock('full'))}), 't', 'a lock has no history');
-	is($writer->query(q{SELECT term FROM current_leader('full')}), $term, 'its term goes on');
-	is($writer->query("SELECT renew_leadership('full', $term) IS NOT NULL, resign('full', $term)"), 't|t', 'and ends as it likes');
+	like($writer->error, $full, 'a campaign in another election is rejected as well');
+	is($writer->query(q{SELECT release_lock('full', acquire_lock('full'))}), 't', 'a lock needs no room in the history');
+	is($writer->query(q{SELECT term FROM current_leader('full')}), $term, 'the term continues');
+	is($writer->query("SELECT renew_leadership('full', $term) IS NOT NULL, resign('full', $term)"), 't|t', 'the leader can renew and resign');
 
-	# another role has its own: 3 * 129 + 248 * 4224 + 636 bytes, where 129 are of a term that ends with the server, and is the
-	# first change after it, long before the first pass is done
+	# Another role has its own limit: 3 * 129 + 248 * 4224 + 636 bytes. 129 of them are for a term that ends with the
+	# server; its end is the first change after the restart, long before the first pass over the table has finished.
 	my $leads = $edge->query(q{SELECT campaign('edge', 'x', '1 h')});
 	$left->query(q{SELECT campaign('left', 'x', NULL)});
 	$fill->($edge, 'edge', $leads, 508);
@@ -346,41 +345,41 @@ subtest 'as much as a role may have' => sub {
 	($writer, $edge) = map { session($node) } 1 .. 2;
 	$writer->query('SET ROLE writer');
 	$edge->query('SET ROLE edge');
-	ok(wait_until(sub { $writer->query(q{SELECT campaign('edge', 'x', wait => '0')}); $writer->error =~ $full }), 'another manager counts it');
+	ok(wait_until(sub { $writer->query(q{SELECT campaign('edge', 'x', wait => '0')}); $writer->error =~ $full }), 'the next manager counts the rows of the limit');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'too old'});
-	is(story('left'), 'elected x, disconnected x', 'the other one has another row');
+	is(story('left'), 'elected x, disconnected x', 'the end of the bound term is written despite the limit');
 	$writer->query(q{SELECT campaign('edge', 'x', wait => '0')});
-	like($writer->error, $full, 'all has been counted');
+	like($writer->error, $full, 'the limit applies after the first pass over the table');
 	$edge->query("SELECT proclaim('edge', $leads, 'x')");
-	is($edge->error, '', 'once; and what was too old no more: there is room for a byte');
+	is($edge->error, '', 'each row is counted once, and old rows are not counted: one more byte fits');
 	$edge->query("SELECT proclaim('edge', $leads, 'x')");
-	like($edge->error, $full, 'and then there is not');
+	like($edge->error, $full, 'a further byte does not fit');
 
-	# without a limit
+	# Without a limit.
 	$set->(q{max_history_per_role = '0'});
-	is($writer->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'without a limit it does not matter');
+	is($writer->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'max_history_per_role = 0 disables the limit');
 	$set->(q{max_history_per_role = '1MB'});
 	$writer->query(q{SELECT campaign('full', 'x')});
-	like($writer->error, $full, 'with one it does');
+	like($writer->error, $full, 'the limit applies again after it is set');
 
-	# somebody has the table: it is not asked for again with each batch
+	# The table is locked: the pass is not retried with each batch.
 	my $locker = session($node);
 	my $log = -s $node->logfile;
 	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	kill_manager('TERM');
-	my $pid = manager_pid(); # the one before may have been due for a pass as well
+	my $pid = manager_pid(); # The previous manager may have been due for a pass as well.
 	my $refused = sub { return scalar(() = slurp_file($node->logfile, $log) =~ /\[$pid\] .*ERROR:  canceling statement due to lock timeout/g) };
-	ok(wait_until(sub { $refused->() > 0 }), 'a pass waits for nobody');
-	is(one(q{SELECT release_lock('beat', acquire_lock('beat'))}), 't', 'locks go on') foreach 1 .. 5;
-	is($refused->(), 1, 'and goes on a minute later');
+	ok(wait_until(sub { $refused->() > 0 }), 'a pass does not wait for the locked table');
+	is(one(q{SELECT release_lock('beat', acquire_lock('beat'))}), 't', 'locks work while the pass is delayed') foreach 1 .. 5;
+	is($refused->(), 1, 'the pass is not retried within a minute');
 	$locker->query('COMMIT');
 	$locker->quit;
 
-	# too old
+	# Rows that are too old.
 	$by_hand->(q{UPDATE _lock_election.history SET at = now() - interval '8 days' WHERE election LIKE 'full%'});
 	kill_manager('TERM');
 	wait_for_sql($node, $count, '0');
-	is($writer->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'what is too old counts no more') or diag $writer->error;
+	is($writer->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'rows that are too old are not counted') or diag $writer->error;
 	one(q{ALTER SYSTEM RESET lock_election.max_history_per_role});
 	one('SELECT pg_reload_conf()');
 	one(q{SELECT force_resign('edge')});
@@ -388,7 +387,7 @@ subtest 'as much as a role may have' => sub {
 	one('DROP ROLE writer; DROP ROLE edge');
 };
 
-subtest 'many leaders at once' => sub {
+subtest '5000 terms on one lease' => sub {
 	my $lease = one(q{SELECT grant_lease('1 h')});
 	my $pid = one('SELECT pid FROM lock_election.manager');
 	my $peak = sub { return slurp_file("/proc/$pid/status") =~ /VmHWM:\s+(\d+) kB/ ? $1 : undef; };
@@ -396,9 +395,9 @@ subtest 'many leaders at once' => sub {
 	plan skip_all => 'no /proc' if !-e "/proc/$pid/status";
 	one("SELECT count(campaign('many' || n, repeat('x', 4096), lease => $lease)) FROM generate_series(1, 5000) AS n");
 	my $before = $peak->();
-	is(one("SELECT revoke_lease($lease)"), 't', 'end with their lease');
-	is(one(q{SELECT count(*) FROM _lock_election.history WHERE election LIKE 'many%' AND how = 5}), '5000', 'all of them');
-	cmp_ok($peak->() - $before, '<', 20_000, 'and their changes are not all in memory at once');
+	is(one("SELECT revoke_lease($lease)"), 't', 'the lease of 5000 terms is revoked');
+	is(one(q{SELECT count(*) FROM _lock_election.history WHERE election LIKE 'many%' AND how = 5}), '5000', 'the end of each term is in the history');
+	cmp_ok($peak->() - $before, '<', 20_000, 'the changes are not in memory all at once');
 };
 
 subtest 'a standby' => sub {
@@ -408,14 +407,14 @@ subtest 'a standby' => sub {
 	$standby->start;
 	my $term = one(q{SELECT campaign('s', 'one', '1 h')});
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
-	is(story('s', 0, $standby), 'elected one', 'shows the history');
-	is($standby->safe_psql('postgres', q{SELECT observe_election('s')}), one(q{SELECT observe_election('s')}), 'and the channel');
+	is(story('s', 0, $standby), 'elected one', 'a standby shows the history');
+	is($standby->safe_psql('postgres', q{SELECT observe_election('s')}), one(q{SELECT observe_election('s')}), 'a standby returns the same channel');
 	$node->stop;
 	$standby->promote;
 	wait_for_sql($standby, q{SELECT count(*) = 1 FROM lock_election.manager});
-	is($standby->safe_psql('postgres', "SELECT resign('s', $term)"), 't', 'the leader goes on after a promotion');
+	is($standby->safe_psql('postgres', "SELECT resign('s', $term)"), 't', 'the leader resigns after a promotion');
 	my $changes = $standby->safe_psql('postgres', q{SELECT string_agg((change > } . $term . q{)::text, ',') FROM election_history('s')});
-	is(story('s', 0, $standby) . " $changes", 'elected one, resigned one true,true', 'and so does the history');
+	is(story('s', 0, $standby) . " $changes", 'elected one, resigned one true,true', 'the history continues after a promotion');
 	$standby->stop;
 };
 

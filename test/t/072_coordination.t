@@ -1,6 +1,6 @@
-# The recipes of docs/how-to/coordination.md, with its own statements, by processes that have nothing but psql: members of a
-# double barrier, workers of a latch, and takers of a limited rate. Some are killed, some are stopped past their TTL, and
-# the server crashes twice.
+# The recipes of docs/how-to/coordination.md, with the statements of the page, run by processes that use only psql:
+# members of a double barrier, workers of a latch, and clients of a rate limit. Some are killed, some are stopped past
+# their TTL, and the server crashes twice.
 # Promises: M, D, L
 use strict;
 use warnings;
@@ -10,14 +10,14 @@ use List::Util qw(min);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# The rate.  TTLs are those of the page, and become short when everything else is in its place.
+# The rate limit. The TTLs are those of the page; the test shortens them later.
 use constant { PERIOD => 4, PERMITS => 5 };
 
 my $page = slurp_file('docs/how-to/coordination.md');
 my $node = new_node('main');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $errors = "${PostgreSQL::Test::Utils::log_path}/072_coordination_processes.log";
-my %alive;    # leaders of process groups
+my %alive; # leaders of process groups
 
 END
 {
@@ -30,7 +30,7 @@ END
 
 my @of_page = map { $_->{sql} } map { statements_of($_->{text}) } grep { $_->{word} eq 'psql' } blocks_of($page);
 
-# The first statement of the page that matches, with these texts in place of its own.
+# Returns the first statement of the page that matches, with the given replacements.
 sub statement
 {
 	my ($pattern, @replaced) = @_;
@@ -60,7 +60,7 @@ my %sql = (
 
 # --- the processes ---
 
-# What they have in common. ask() repeats its statements until the server has done them all.
+# Functions of all scripts. ask() retries its statements until the server has executed them.
 my $common = <<'SH' . join '', map { "$_() { echo \"$sql{$_}\"; }\n" } sort keys %sql;
 say() { echo "$(date +%s.%N) $*" >>"$DIR/$RUN.$NAME"; }
 try() { psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
@@ -68,7 +68,7 @@ ask() { until try "$@"; do sleep 0.2; done; }
 SH
 
 my %script = (
-	# Enters, works until it may go, and leaves; stops its work if it has lost its membership.
+	# Enters the barrier, works until it may go, and leaves. Stops working if it has lost its membership.
 	member => <<'SH',
 token=$(ask -c "$(ENTER)")
 say holds $token
@@ -99,7 +99,7 @@ done
 say left
 ask -c "$(LEFT)" >/dev/null
 SH
-	# Does parts until all are done. Stays in its part while it is held up.
+	# Processes parts until all are done. Waits within a part while a file says so.
 	worker => <<'SH',
 until [ "$(ask -c "$(COMPLETE)")" = t ]; do
 	for part in 1 2 3 4; do
@@ -120,7 +120,7 @@ until [ "$(ask -c "$(COMPLETE)")" = t ]; do
 done
 say complete
 SH
-	# Tries without waiting, so that each grant lies between two times that are near to each other.
+	# Tries without waiting, so that each grant lies between two timestamps close to each other.
 	taker => <<'SH',
 while sleep 0.2; do
 	sent=$(date +%s.%N)
@@ -130,7 +130,7 @@ done
 SH
 );
 
-# Starts a process in a group of its own.
+# Starts a process in its own process group.
 sub start
 {
 	my ($kind, $run, $name, $members) = @_;
@@ -160,7 +160,7 @@ sub send_signal
 	return;
 }
 
-# What a process has said: [ time, word, arguments ] of each line with this word.
+# Returns [ time, word, arguments ] for each line of a process with this word.
 sub said
 {
 	my ($run, $name, $word) = @_;
@@ -183,23 +183,23 @@ sub wait_for
 	return ok(wait_until(sub { return @names == grep { said($run, $_, $word) } @names }), "$run: @names: $word");
 }
 
-# Waits until each of them has said it several times more.
+# Waits until each of these processes has written the word three more times.
 sub goes_on
 {
 	my ($run, $word, @names) = @_;
 	my %before = map { $_ => scalar(my @lines = said($run, $_, $word)) } @names;
 	my $slow = sub { return grep { (my @lines = said($run, $_, $word)) < $before{$_} + 3 } @names };
 
-	return ok(wait_until(sub { return !$slow->() }), "$run: @names: $word again and again");
+	return ok(wait_until(sub { return !$slow->() }), "$run: @names: $word repeatedly");
 }
 
-# Who has the lock of a run, by the names that it gave.
+# The owners of the lock of a run.
 sub holders { return one("SELECT string_agg(owner, ' ' ORDER BY owner) FROM lock_election.locks WHERE name = '$_[0]'"); }
 
 sub touch { PostgreSQL::Test::Utils::append_to_file("$dir/$_", '') foreach @_; return; }
 sub crash { $node->stop('immediate'); $node->start; return; }
 
-# --- what happens ---
+# --- the scenario ---
 
 $node->safe_psql('postgres', $_->{text}) foreach grep { $_->{word} eq 'sql' } blocks_of($page);
 $node->safe_psql('postgres', 'CREATE TABLE result (part int, worker text)');
@@ -214,12 +214,12 @@ wait_for('import', 'works', 'a', 'b');
 goes_on('run 1', 'looks', 'a' .. 'c');
 crash();
 goes_on('run 1', 'looks', 'a' .. 'c');
-is(join(' ', grep { said('run 1', $_, 'begins') } 'a' .. 'c'), '', 'three of four members do not begin, though the server crashes');
+is(join(' ', grep { said('run 1', $_, 'begins') } 'a' .. 'c'), '', 'three of four members do not begin, despite a crash of the server');
 $member{d} = start('member', 'run 1', 'd', 4);
 wait_for('run 1', 'begins', 'a' .. 'd');
-cmp_ok(min(map { when_said('run 1', $_, 'begins') } 'a' .. 'd'), '>=', when_said('run 1', 'd', 'holds'), 'nobody begins before the fourth is there');
+cmp_ok(min(map { when_said('run 1', $_, 'begins') } 'a' .. 'd'), '>=', when_said('run 1', 'd', 'holds'), 'no member begins before the fourth one has entered');
 
-# b dies at work, c is stopped, d works on, and a wants to leave.
+# Member b is killed while it works, c is stopped, d continues to work, and a wants to leave.
 send_signal('KILL', $member{b}, $worker{a}, $takers[0]);
 send_signal('STOP', $member{c}, $worker{b}, $takers[1]);
 touch('run 1.a.go');
@@ -235,14 +235,14 @@ foreach my $name ('b', 'c')
 
 	one("SELECT renew_lock('run 1', $holds->[2], '1 s'), renew_lock('import, part $works->[2]', $works->[3], '1 s')");
 }
-ok(wait_until(sub { return holders('run 1') eq 'd' }), 'the dead one and the stopped one are left behind');
+ok(wait_until(sub { return holders('run 1') eq 'd' }), 'the memberships of the killed and the stopped member expire');
 goes_on('run 1', 'tries', 'a');
-is(holders('run 1'), 'd', 'the one that works is not');
-ok(!said('run 1', 'a', 'left'), 'who leaves waits for it');
+is(holders('run 1'), 'd', 'the membership of the working member remains');
+ok(!said('run 1', 'a', 'left'), 'a member that leaves waits for the working member');
 touch('run 1.d.go');
 wait_for('run 1', 'left', 'a', 'd');
-cmp_ok(when_said('run 1', 'a', 'left'), '>=', when_said('run 1', 'd', 'releases'), 'and leaves after it');
-ok(!-e "$dir/run 1.c.lost", 'while the stopped one has not noticed anything');
+cmp_ok(when_said('run 1', 'a', 'left'), '>=', when_said('run 1', 'd', 'releases'), 'the member leaves after the working member has released');
+ok(!-e "$dir/run 1.c.lost", 'the stopped member has not noticed its loss yet');
 send_signal('CONT', $member{c}, $takers[1]);
 wait_for('run 1', 'lost', 'c');
 
@@ -250,7 +250,7 @@ start('member', 'run 1', 'e', 4);
 touch('run 1.e.go');
 wait_for('run 1', 'left', 'e');
 
-# A member that restarts before its TTL has ended
+# A member that restarts within its TTL.
 my $alice = start('member', 'run 2', 'alice', 2);
 wait_for('run 2', 'looks', 'alice');
 send_signal('KILL', $alice);
@@ -258,14 +258,14 @@ start('member', 'run 2', 'alice', 2);
 ok(wait_until(sub { (my @holds = said('run 2', 'alice', 'holds')) == 2 }), 'alice restarts');
 goes_on('run 2', 'looks', 'alice');
 my ($first, $second) = map { $_->[2] } said('run 2', 'alice', 'holds');
-is($second, $first, 'and takes up its membership');
-ok(!said('run 2', 'alice', 'begins'), 'and does not count twice');
+is($second, $first, 'a restarted member keeps its membership');
+ok(!said('run 2', 'alice', 'begins'), 'a restarted member is not counted twice');
 start('member', 'run 2', 'bob', 2);
 touch('run 2.alice.go', 'run 2.bob.go');
 wait_for('run 2', 'left', 'alice', 'bob');
 
-# The latch: of the two parts that were begun, one worker is dead, and one is stopped.
-is(one(q{SELECT count(*) FROM result}), '0', 'nothing counts yet');
+# The latch: of the two workers that have started parts, one was killed, and one is stopped.
+is(one(q{SELECT count(*) FROM result}), '0', 'no part is counted yet');
 start('worker', 'import', 'c');
 wait_for('import', 'complete', 'c');
 unlink "$dir/import.b.held";
@@ -273,11 +273,11 @@ send_signal('CONT', $worker{b});
 wait_for('import', 'refused', 'b');
 wait_for('import', 'complete', 'b');
 is(one(q{SELECT string_agg(part::text, ' ' ORDER BY part) FROM result}), '1 2 3 4', 'each part has one result');
-is(one(q{SELECT count(*) FROM part_done WHERE run = 'import'}), '4', 'and counts once');
+is(one(q{SELECT count(*) FROM part_done WHERE run = 'import'}), '4', 'each part is counted once');
 
-# The rate: the permits of the one that was killed count, too.
+# The rate limit: the permits of the killed client count until their TTL.
 my $granted = sub { return map { said('rate', $_, 'granted') } 'a' .. 'c' };
-ok(wait_until(sub { return scalar(my @all = $granted->()) >= 5 * PERMITS }), 'permits are granted all the time');
+ok(wait_until(sub { return scalar(my @all = $granted->()) >= 5 * PERMITS }), 'permits are granted repeatedly');
 send_signal('KILL', @takers[ 1, 2 ]);
 my @grants = map { { sent => $_->[2], received => $_->[0] } } $granted->();
 my $shortest = min(map {

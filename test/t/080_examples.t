@@ -1,5 +1,6 @@
-# Runs the examples as their README starts them: one of several workers leads and works, the next one takes over
-# whatever happens to it, and no worker writes without leading. All languages run at once, each in its own database.
+# Runs the examples as their README starts them: one of several workers leads and works, the next one takes over after
+# any kind of failure, and no worker writes without leading. All languages run at the same time, each in its own
+# database.
 # Promises: M
 # Needs: lockctl, python3-psycopg, nodejs, node-pg
 use strict;
@@ -12,10 +13,10 @@ use Time::HiRes qw(time);
 
 use constant TTL => 3;
 
-# A worker may be stopped in the middle of a fenced transaction, and even of a message: then only this ends it.
+# A worker may be stopped in the middle of a fenced transaction, or even of a message: then only this timeout ends it.
 use constant FENCE_TIMEOUT => 5;
 
-# A database for each language, and the one in which the extension is at first.
+# One database per language, and the one that has the extension initially.
 my $primary = new_node('primary', init => [ allows_streaming => 1 ],
 	conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\nlog_statement = all\n"
 	  . "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
@@ -24,7 +25,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);
 $standby->start;
 
-my $node = $primary;    # the one that is written to
+my $node = $primary; # the current primary
 my %command = map { /pool\.(\w+)/ ? ($1 => $_) : () }
   map { /^ {4}(.*pool\.\w+ a\b.*?|.* && .*?)\s*(?:#.*)?$/ && !/PGHOST|postgresql:/ ? $1 : () }
   split /\n/, slurp_file('examples/README.md') =~ s/## After a failover.*//sr;
@@ -66,7 +67,7 @@ sub start_worker
 	}
 	my @args = $name;
 	setpgrp;
-	$SIG{INT} = 'DEFAULT';    # a shell cannot trap what was ignored when it began
+	$SIG{INT} = 'DEFAULT'; # a shell cannot trap a signal that was ignored when it started
 	open STDOUT, '>>', $pool->{log} or die "$pool->{log}: $!";
 	open STDERR, '>&', \*STDOUT or die "dup: $!";
 	@ENV{qw(PGHOST PGDATABASE PGTARGETSESSIONATTRS)} = ($primary->host . ',' . $primary->host, $pool->{language}, 'primary');
@@ -77,7 +78,7 @@ sub start_worker
 	exec split(/ /, $pool->{start}), @args or die "$pool->{start}: $!";
 }
 
-# The exit status of a worker, when it has ended.
+# Waits until a worker has ended. Returns its exit status.
 sub ended
 {
 	my ($pid) = @_;
@@ -88,7 +89,7 @@ sub ended
 	return $status;
 }
 
-# The shell's lockctl is stopped and killed with it.
+# For the shell example, signals also stop or kill its lockctl.
 sub send_signal
 {
 	my ($pool, $name, $signal) = @_;
@@ -109,20 +110,20 @@ sub signal_leader
 	return;
 }
 
-# Another worker leads and works, not later than so many seconds after signal_leader.
+# Expects that another worker leads and works, within so many seconds after signal_leader().
 sub next_leads
 {
 	my ($pool, $seconds, $how) = @_;
 	wait_sql($pool, "SELECT count(*) > 0 FROM current_leader('pool') WHERE term > $pool->{term} AND candidate <> '$pool->{name}'");
 	my ($name, $term) = leader($pool);
 	wait_sql($pool, "SELECT count(*) > 0 FROM audit WHERE term = $term AND worker = '$name'");
-	is(sql($pool, "SELECT how FROM election_history('pool') WHERE term = $pool->{term} ORDER BY change DESC LIMIT 1"), $how, "$how");
+	is(sql($pool, "SELECT how FROM election_history('pool') WHERE term = $pool->{term} ORDER BY change DESC LIMIT 1"), $how, "$how: the previous term has ended this way");
 	my $late = sql($pool, "SELECT extract(epoch FROM elected_at) - $pool->{at} FROM election_history('pool') WHERE term = $term AND how = 'elected'");
-	cmp_ok($late, '<', $seconds, "the next leads and works, in time");
+	cmp_ok($late, '<', $seconds, "the next leader is elected in time");
 	return;
 }
 
-# Runs the one for all pools, then the other, with a subtest for each.
+# Runs $act for all pools, then $check, with a subtest for each pool.
 sub each_pool
 {
 	my ($test_name, $act, $check) = @_;
@@ -134,7 +135,7 @@ sub each_pool
 	return;
 }
 
-# --- what can run here ---
+# --- which examples can run here ---
 
 my %missing = (
 	sh => sub { return },
@@ -142,7 +143,7 @@ my %missing = (
 	js => sub { return system(q{node -e 'require("pg")' >&2}) ? 'no pg for node' : undef },
 	c => sub { return });
 
-is(join(' ', sort keys %command), 'c js py sh', 'the README has a line for each language');
+is(join(' ', sort keys %command), 'c js py sh', 'the README has a command line for each language');
 foreach my $pool (@pools)
 {
 	my $why = $missing{ $pool->{language} }->();
@@ -168,7 +169,7 @@ foreach my $pool (@pools)
 		CREATE TRIGGER audit AFTER UPDATE ON work FOR EACH ROW EXECUTE FUNCTION audit()});
 }
 
-# --- what becomes of a leader ---
+# --- ends of a leader ---
 
 each_pool(
 	'three workers',
@@ -178,11 +179,11 @@ each_pool(
 		wait_sql($pool, q{SELECT count(*) = 1 FROM current_leader('pool')});
 		wait_sql($pool, q{SELECT count(*) = 2 FROM lock_election.waiters});
 		my ($name, $term) = leader($pool);
-		# for longer than its TTL
+		# For longer than the TTL.
 		wait_sql($pool, q{SELECT max(at) - min(at) > '4 s' FROM audit});
-		is(sql($pool, 'SELECT DISTINCT worker, term FROM audit'), "$name|$term", 'one leads and works, and stays');
+		is(sql($pool, 'SELECT DISTINCT worker, term FROM audit'), "$name|$term", 'one worker leads, works and stays the leader');
 		my (undef, undef, $err) = $node->psql($pool->{language}, 'UPDATE work SET done = 0');
-		like($err, qr/has not fenced election "pool"/, 'nobody else writes');
+		like($err, qr/has not fenced election "pool"/, 'only the leader can write');
 	});
 
 each_pool(
@@ -191,28 +192,28 @@ each_pool(
 	sub {
 		my ($pool) = @_;
 		next_leads($pool, TTL + 2, 'expired');
-		is(ended($pool->{workers}{ $pool->{name} }) & 127, 9, 'it was killed');
+		is(ended($pool->{workers}{ $pool->{name} }) & 127, 9, 'the worker was killed');
 	});
 
 each_pool(
-	'a leader that is stopped, and goes on too late',
+	'a leader that is stopped past its TTL',
 	sub { signal_leader($_[0], 'STOP'); },
 	sub {
 		my ($pool) = @_;
 		next_leads($pool, TTL + FENCE_TIMEOUT + 2, 'expired');
 		my $before = length slurp_file($pool->{log});
 		send_signal($pool, $pool->{name}, 'CONT');
-		ok(wait_until(sub { substr(slurp_file($pool->{log}), $before) =~ /^$pool->{name}: (lost|no longer sure|connects again)/m; }), 'it notices');
+		ok(wait_until(sub { substr(slurp_file($pool->{log}), $before) =~ /^$pool->{name}: (lost|no longer sure|connects again)/m; }), 'the stopped worker notices the loss');
 		wait_sql($pool, q{SELECT count(*) = 1 FROM lock_election.waiters});
-		pass('and campaigns again');
+		pass('the worker campaigns again');
 	});
 
 each_pool(
-	'a leader that is told to stop',
+	'a leader that is terminated',
 	sub { signal_leader($_[0], 'TERM'); },
 	sub {
 		my ($pool) = @_;
-		is(ended($pool->{workers}{ $pool->{name} }), 0, 'it ends in order');
+		is(ended($pool->{workers}{ $pool->{name} }), 0, 'the worker exits with status 0');
 		next_leads($pool, 2, 'resigned');
 	});
 
@@ -229,9 +230,9 @@ each_pool(
 	sub { $_[0]{done} = sql($_[0], 'SELECT done FROM work'); },
 	sub {
 		my ($pool) = @_;
-		ok(wait_sql($pool, "SELECT done > $pool->{done} + 2 FROM work"), 'the work goes on');
+		ok(wait_sql($pool, "SELECT done > $pool->{done} + 2 FROM work"), 'the work continues after the failover');
 		wait_sql($pool, q{SELECT count(*) = 1 FROM lock_election.waiters});
-		is((leader($pool))[1], sql($pool, 'SELECT term FROM work'), 'by one leader');
+		is((leader($pool))[1], sql($pool, 'SELECT term FROM work'), 'one leader works after the failover');
 	});
 
 each_pool(
@@ -239,23 +240,23 @@ each_pool(
 	sub { kill '-INT', grep { $alive{$_} } values %{ $_[0]{workers} }; },
 	sub {
 		my ($pool) = @_;
-		is(join(' ', map { ended($_) } grep { $alive{$_} } values %{ $pool->{workers} }), '0 0', 'all end in order');
-		# "revoked": elected by the resignation of the other one, and told to stop before it knew
+		is(join(' ', map { ended($_) } grep { $alive{$_} } values %{ $pool->{workers} }), '0 0', 'all workers exit with status 0');
+		# "revoked": the worker was elected when the other one resigned, and was terminated before it knew.
 		my $how = sql($pool, q{SELECT how FROM election_history('pool') ORDER BY change DESC LIMIT 1});
 		like($how, qr/^(resigned|revoked)$/, 'the leader resigns');
-		nothing_left($node, 'and nothing is left', dbname => $pool->{language});
+		nothing_left($node, 'no lock or lease is left', dbname => $pool->{language});
 		is(sql($pool, 'SELECT count(*) = max(done) AND count(DISTINCT done) = max(done) FROM audit'), 't', 'no write is lost');
 		is(sql($pool, 'SELECT count(*) FROM (SELECT term < lag(term) OVER (ORDER BY done) AS back FROM audit) AS a WHERE back'), '0', 'terms only grow');
 		is( sql($pool, q{
 				SELECT * FROM audit AS a WHERE NOT EXISTS (SELECT FROM election_history('pool') AS h JOIN election_history('pool') AS e
 					ON h.how = 'elected' AND e.ended_at IS NOT NULL AND h.term = e.term
 					WHERE h.term = a.term AND h.candidate = a.worker AND a.at BETWEEN h.elected_at AND e.ended_at)}),
-			'', 'each write is by the leader of its term, in its time');
+			'', 'each write is by the leader of its term, within that term');
 	});
 
 # --- renewals ---
 
-# A wait does not tell when it was granted: whoever counts for itself renews before it works.
+# campaign() does not tell when its wait was granted, so a client that counts the TTL itself renews before it works.
 my (%next, %first);
 foreach my $line (map { split /\n/, slurp_file($_->logfile) } $primary, $standby)
 {
@@ -264,6 +265,6 @@ foreach my $line (map { split /\n/, slurp_file($_->logfile) } $primary, $standby
 	if ($call eq 'campaign') { $next{$pid} = 1; }
 	elsif (delete $next{$pid}) { $first{$call}++; }
 }
-ok($first{renew_leadership} && !$first{fence_leader}, 'those that call campaign() renew at once') or diag(explain(\%first));
+ok($first{renew_leadership} && !$first{fence_leader}, 'clients that call campaign() renew immediately') or diag(explain(\%first));
 
 done_testing();
