@@ -1,8 +1,8 @@
 # Runs every code block of README and of the pages for users, and compares its output with the text. LeDocs.pm describes
 # the blocks.
 #
-# ENGINE=portable: README and what it is for, on the portable edition, which an ordinary role has installed; without what
-# installs the extension.  086_documents_portable.t does that.
+# ENGINE=portable: runs README and the pages that it links to on the portable edition, installed by an ordinary role,
+# without the blocks that install the extension. 086_documents_portable.t does that.
 # Promises: -
 # Needs: client, lockctl, pkg-config, python3-psycopg
 use strict;
@@ -18,7 +18,8 @@ use Test::More;
 my $work = PostgreSQL::Test::Utils::tempdir();
 my $src = getcwd();
 
-# A preload list and a table of settings of the text's own would not be another server's: "ini" blocks make this one's.
+# "ini" blocks make the settings of this server. Its preload list is empty, because a second one would override that of
+# the page.
 my $node = PostgreSQL::Test::Cluster->new('main');
 my %run = (
 	psql => \&run_psql,
@@ -27,10 +28,10 @@ my %run = (
 	c => \&run_c,
 	python => \&run_python,
 	cron => \&run_cron,
-	# The clients' own tests run theirs; what is only shown runs nowhere.
+	# The clients' own tests run the blocks of their languages; "console" and similar blocks are only shown.
 	map { $_ => sub { } } qw(bash console go java js plpgsql py ruby systemd text yaml));
 
-# Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
+# Commands that are not executed: the test run itself has built and installed everything.
 my $not_run = qr/^make (?:demo|play|test\b|deb\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get|-u postgres)/;
 
 $node->init;
@@ -47,7 +48,7 @@ foreach my $document (@documents)
 	my @blocks = blocks_of(slurp_file($document));
 	my ($section, $state, $count) = ('', undef, 0);
 
-	# The first screen of README shows what its other sections install.
+	# The first section of README uses objects that its other sections install.
 	my @later = $document eq 'README.md' ? grep { $_->{section} eq 'lock_election' } @blocks : ();
 	foreach my $block ((grep { !@later || $_->{section} ne 'lock_election' } @blocks), @later)
 	{
@@ -76,15 +77,15 @@ foreach my $document (@documents)
 	end_section($state);
 	$blocks_of_document{$document} = $count;
 }
-cmp_ok($blocks_of_document{$_}, '>', 4, "$_ has blocks") foreach 'README.md', 'docs/quick-start.md', $portable ? () : ('docs/start.md', 'docs/guide.md');
+cmp_ok($blocks_of_document{$_}, '>', 4, "$_ has more than 4 blocks") foreach 'README.md', 'docs/quick-start.md', $portable ? () : ('docs/start.md', 'docs/guide.md');
 end_section({});
 nightly_killed();
 $node->stop;
 done_testing();
 
-# --- where it runs ---
+# --- server, sections and sessions ---
 
-# With what the ini blocks say.
+# Starts the server with the settings of the "ini" blocks.
 sub start_server
 {
 	return if $node->{_pid};
@@ -96,7 +97,7 @@ sub start_server
 	return;
 }
 
-# The tables that examples work on, which the text leaves to the reader, and says so.
+# Removes all tables, because the examples of each section create their own. Prepares the section about shared servers.
 sub begin_section
 {
 	my ($document, $section) = @_;
@@ -113,7 +114,7 @@ END $$;
 SQL
 	return 'postgres' if $section ne 'On a shared server';
 
-	# It is about a database that has no extension yet, and about roles that are there.
+	# This section describes a database without the extension, and assumes existing roles.
 	$node->safe_psql('postgres', 'CREATE DATABASE app');
 	$node->safe_psql('postgres', 'CREATE ROLE mallory');
 	return 'app';
@@ -131,7 +132,7 @@ sub end_section
 	  foreach q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'},
 	  q{SELECT force_resign(name) FROM lock_election.locks WHERE kind = 'election'},
 	  q{SELECT revoke_lease(lease) FROM lock_election.leases};
-	# places that come to hold
+	# Places that are granted by the releases.
 	wait_until(sub {
 		$node->safe_psql('postgres', q{SELECT force_release_lock(name), force_resign(name) FROM lock_election.locks});
 		return $node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.locks') eq '0';
@@ -154,7 +155,7 @@ sub open_session
 	};
 }
 
-# Tags that say nothing, and notifications, which come when they come.
+# Removes command tags that the text omits, and notifications, whose time of arrival varies.
 sub shown
 {
 	my ($state, @lines) = @_;
@@ -172,14 +173,15 @@ sub run_psql
 		my $s = open_session($state, $statement->{who});
 		my $sql = $statement->{sql} =~ s/(\d{14,16})/$state->{tokens}{$1} \/\/ $1/ger;
 		my (@output, $difference);
-		# A notification of the text is told of, on several lines perhaps, and looked for.
+		# Notifications of the text, possibly on several lines, are removed from the expected output and checked
+		# separately.
 		my $expected = join "\n", @{ $statement->{output} };
 		my @channels;
 
 		push @channels, $1 while $expected =~ s/^Asynchronous notification "(\w+)"[^\n]*(?:\n(?!\n)[^\n]+)*//m;
 		if ($sql =~ /^\s*(?:--.*)?$/)
 		{
-			# the end of a wait
+			# A comment shows the end of a wait.
 			@output = split /\n/, ($s->wait // '') . "\n" . $s->error;
 		}
 		elsif ($statement->{waits})
@@ -222,7 +224,8 @@ sub run_sql
 
 # --- programs ---
 
-# sudo, apt-get and systemctl are left out: what they are for was done for the tests.  Installing goes to a directory.
+# sudo, apt-get and systemctl do nothing: the machine is prepared for the tests already. Installation uses a directory
+# of the test.
 sub shell_env
 {
 	my $bin = "$work/bin";
@@ -255,7 +258,7 @@ sub shell_env
 		PGDATABASE => 'postgres');
 }
 
-# Runs commands in the directory of a checkout, with what a reader has there.
+# Runs commands in a directory, with the environment of a reader.
 sub shell
 {
 	my ($script, $dir) = @_;
@@ -269,7 +272,7 @@ sub shell
 	return ($out, $run->full_result(0) >> 8);
 }
 
-# A line is a command, and can be pasted; "# " begins a line that the command before it prints.  Or a block is a script.
+# Each line is a command that can be pasted; "# " begins a line of its output. A block with "#!" is a script.
 sub run_shell
 {
 	my ($state, $block, $title) = @_;
@@ -292,7 +295,7 @@ sub run_shell
 		}
 	}
 
-	# those in the background print beside the next: they are run as one
+	# Commands in the background print at the same time as the next one, so all are run as one script.
 	my $hosts = 'host=' . $node->host . ',' . $node->host . ' dbname=postgres';
 	my $script = join("\n", map { $_->{command} =~ s/(\d{14,16})/$state->{tokens}{$1} \/\/ $1/ger } grep { $_->{command} !~ $not_run } @commands);
 	return if $script eq '';
@@ -306,7 +309,7 @@ sub run_shell
 	return;
 }
 
-# The script that needs nothing but psql is killed: nobody keeps its lock, and the job is over before the lock is free.
+# Kills the script that only uses psql: nobody renews its lock, and the job is terminated before the lock is free.
 sub nightly_killed
 {
 	my ($block) = grep { $_->{text} =~ /^# nightly\.sh$/m } blocks_of(slurp_file('docs/how-to/cron.md'));
@@ -314,9 +317,9 @@ sub nightly_killed
 	my %env = shell_env();
 
 	is(($script =~ s/'1 h'/'10 s'/) + ($script =~ s/-k 1m 50m/-k 1 2/) + ($script =~ s,/usr/local/bin/report,$work/slow/report,),
-		3, 'nightly.sh, with shorter times');
+		3, 'nightly.sh is run with shorter times');
 	make_path("$work/slow");
-	# it does not heed SIGTERM
+	# The job ignores SIGTERM.
 	write_file('slow/report', qq{#!/bin/sh\ntrap '' TERM\necho \$\$ >"$work/job.new"; mv "$work/job.new" "$work/job"\nwhile :; do sleep 0.1; done\n});
 	chmod 0755, "$work/slow/report";
 	write_file('nightly.sh', $script);
@@ -330,12 +333,12 @@ sub nightly_killed
 	kill 'KILL', $pid;
 	waitpid $pid, 0;
 	is($node->safe_psql('postgres', q{SELECT acquire_lock('nightly', wait => '1 min') IS NOT NULL}), 't',
-		'where the script is killed, the lock is free when its TTL is over');
-	ok(!-e '/proc/' . slurp_file("$work/job") =~ s/\n//r, 'and the job is over by then');
+		'nightly.sh: the lock of a killed script is free after its TTL');
+	ok(!-e '/proc/' . slurp_file("$work/job") =~ s/\n//r, 'nightly.sh: the job is terminated before its lock is free');
 	return;
 }
 
-# Programs of the text, where they are here.
+# Replaces the paths of programs with those of this test.
 sub at_home
 {
 	my ($text) = @_;
@@ -356,7 +359,7 @@ sub write_file
 	return $path;
 }
 
-# A piece of a program, in a function of its own, compiled as the page says.
+# Compiles a fragment in the function of a small program, with the command of the page.
 sub run_c
 {
 	my ($state, $block, $title) = @_;
@@ -379,7 +382,7 @@ $block->{text}
 C
 	my ($out, $rc) = shell("$compile && ./a.out", $work);
 
-	is($rc, 0, "$title: a program") or diag($out);
+	is($rc, 0, "$title: the program compiles and runs") or diag($out);
 	return;
 }
 
@@ -395,22 +398,23 @@ sub run_python
 		if ($block->{text} =~ /^import lock_election/m)
 		{
 			($out, $rc) = shell("PYTHONPATH=clients/python/src timeout 300 python3 '" . write_file('example.py', $block->{text}) . "'", $src);
-			is($rc, 0, "$title: a program with the library") or diag($out);
+			is($rc, 0, "$title: the program with the library succeeds") or diag($out);
 			return;
 		}
-		# somebody else is first, for longer than any time-out of the program
+		# Another client is first, for longer than any timeout of the program.
 		my ($before, $log) = (-s $node->logfile);
 		$node->safe_psql('postgres', q{SELECT campaign('scheduler', 'other', ttl => '7 s'), acquire_lock('invoices', ttl => '7 s')});
 		($out, $rc) = shell("timeout 300 python3 '" . write_file($name, $block->{text}) . "'", $work);
 		$log = substr(slurp_file($node->logfile), $before);
-		like($log, qr/execute .*SELECT (?:campaign|acquire_lock)\(.*execute .*SELECT renew_\w+\(/s, "$title: $name renews at once after its wait");
-		is($rc, 0, "$title: $name") or diag($out);
-		like($out, qr/^done/m, "$title: $name has done its work") or diag($out);
+		like($log, qr/execute .*SELECT (?:campaign|acquire_lock)\(.*execute .*SELECT renew_\w+\(/s, "$title: $name renews immediately after its wait");
+		is($rc, 0, "$title: $name succeeds") or diag($out);
+		like($out, qr/^done/m, "$title: $name completes its work") or diag($out);
 	}
 	return;
 }
 
-# A crontab, now, with nothing but what cron knows.  Its server is ours, its programs are those that were installed.
+# Runs the command of a crontab immediately, with the environment that cron provides. Host, database and paths are
+# replaced with those of this test.
 sub run_cron
 {
 	my ($state, $block, $title) = @_;
@@ -425,7 +429,7 @@ sub run_cron
 		$env{$name} = $is{$name}[1];
 	}
 	$env{PGPORT} = $node->port;
-	# it has run a moment ago
+	# Releases the lock of the previous run.
 	$node->safe_psql('postgres', q{SELECT force_release_lock('nightly')});
 	$command = at_home($command);
 	my ($out, $rc) = shell(join(' ', 'env', '-i', map({ "'$_=$env{$_}'" } sort keys %env), '/bin/sh', '-c', "'$command'"), $src);

@@ -1,5 +1,6 @@
-# The job queue of examples/: eight workers claim a hundred jobs at a time, and are killed and stopped for longer than
-# the TTL; the server crashes. No job is lost or done twice. If a connection that renews breaks, another one renews.
+# The job queue of examples/: eight workers claim a hundred jobs at a time, are killed, and are stopped for longer than
+# the TTL; the server crashes. No job is lost or processed twice. If a connection that renews breaks, another one
+# renews.
 # Promises: M, F
 # Needs: python3-psycopg
 use strict;
@@ -10,14 +11,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# Jobs that are there after each fault, and of those how many are done before the next one.
+# JOBS: number of open jobs after each fault; BETWEEN: how many of them are processed before the next fault.
 use constant { TTL => 2, WORKERS => 8, JOBS => 1000, BETWEEN => 300 };
 
 my $python = '/usr/bin/python3';
 plan skip_all => 'no psycopg here' if system("$python -c 'import psycopg' 2>/dev/null") != 0;
 
 my $node = new_node('main');
-my %alive;    # name of each worker by process
+my %alive; # names of the running workers, by pid
 my $log = "${PostgreSQL::Test::Utils::log_path}/083_jobs.log";
 my %seen = map { $_ => 0 } qw(kill stop crash started);
 
@@ -46,7 +47,7 @@ sub start_worker
 	exec $python, 'examples/jobs.py', $name, $node->connstr('postgres') or die "exec: $!";
 }
 
-# Those that have ended: when all jobs are done, otherwise they begin again.
+# Reaps workers that have ended. Restarts them if there is more to do.
 sub reap
 {
 	my ($more) = @_;
@@ -59,7 +60,7 @@ sub reap
 	return;
 }
 
-# NULL while the server is starting.
+# Returns the number of open jobs, or undef while the server is starting.
 sub left
 {
 	my ($rc, $out) = $node->psql('postgres', 'SELECT count(*) FROM job WHERE done_at IS NULL');
@@ -67,7 +68,7 @@ sub left
 }
 
 $node->safe_psql('postgres', slurp_file('examples/jobs.sql'));
-# Every write of a result, whoever makes it.
+# Records every write of a result.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE done (job bigint, token bigint);
 CREATE FUNCTION note_done() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -79,7 +80,7 @@ CREATE TRIGGER note_done AFTER UPDATE ON job FOR EACH ROW EXECUTE FUNCTION note_
 SQL
 start_worker("worker $_") foreach 1 .. WORKERS;
 
-# Whatever the others do while one is stopped, at each fault there is enough to do for the one that it meets.
+# At each fault there are enough open jobs for the worker that it affects, no matter what the others do in the meantime.
 my @faults = qw(kill stop crash stop kill stop);
 my ($before, $end) = ('', time + LeTest::timeout());
 while ((my $left = left() // '') ne '0' || @faults)
@@ -87,7 +88,7 @@ while ((my $left = left() // '') ne '0' || @faults)
 	my @pids = sort { $a <=> $b } keys %alive;
 	my $pid = $pids[ rand @pids ];
 
-	# a busy machine may need longer for all, but none stays as it is
+	# A busy machine may need longer for all jobs, but must make progress.
 	($before, $end) = ($left, time + LeTest::timeout()) if $left ne $before;
 	die 'the jobs are not done in time' if time > $end;
 	reap(1);
@@ -123,11 +124,11 @@ note(scalar(@lost) . ' times a worker was told that it has lost its jobs');
 
 my $jobs = one('SELECT count(*) FROM job');
 is(one('SELECT count(*) FROM job WHERE done_at IS NOT NULL'), $jobs, 'no job is lost');
-is(one('SELECT count(*) FROM done'), $jobs, 'and none is done twice');
-is("$seen{kill} $seen{stop} $seen{crash}", '2 3 1', 'though workers were killed and stopped, and the server crashed');
+is(one('SELECT count(*) FROM done'), $jobs, 'no job is processed twice');
+is("$seen{kill} $seen{stop} $seen{crash}", '2 3 1', 'two workers were killed, three were stopped, and the server crashed once');
 wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'job %'}, '0');
 
-# A renewal that fails: a job waits for a row, so that the worker is at work meanwhile.
+# A renewal fails while the worker waits for a row lock within a job.
 my $row = session($node);
 my $renewals = q{FROM pg_stat_activity WHERE application_name = 'worker 9, renewals'};
 my $job = $row->query(q{INSERT INTO job (payload) VALUES ('the last') RETURNING id});
@@ -141,11 +142,11 @@ wait_for_sql($node, "SELECT count(*) $renewals AND pid <> $renewing AND query LI
 $row->query('COMMIT');
 $row->quit;
 wait_until(sub { reap(0); !%alive }) or fail('worker 9 does not end');
-is(one("SELECT count(*) FROM done WHERE job = $job"), '1', 'a renewal that fails is repeated, by another connection');
+is(one("SELECT count(*) FROM done WHERE job = $job"), '1', 'a failed renewal is retried on another connection');
 
 $node->safe_psql('postgres', slurp_file('examples/jobs.sql'));
-is(left(), JOBS, 'jobs.sql can be run again: a thousand more jobs');
-is(one("SELECT count(*) FROM pg_index WHERE indrelid = 'job'::regclass"), '2', 'and no other index');
-is(qx($python examples/jobs.py 2>&1), "usage: jobs.py NAME [CONNECTION-STRING]\n", 'jobs.py without a name says what it needs');
+is(left(), JOBS, 'jobs.sql can be run again and adds a thousand jobs');
+is(one("SELECT count(*) FROM pg_index WHERE indrelid = 'job'::regclass"), '2', 'jobs.sql creates no additional index when it is run again');
+is(qx($python examples/jobs.py 2>&1), "usage: jobs.py NAME [CONNECTION-STRING]\n", 'jobs.py without a name prints its usage');
 $node->stop;
 done_testing();

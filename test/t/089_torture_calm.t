@@ -1,5 +1,5 @@
-# The clients of the torture test for some seconds, without faults: the checker's findings here are faults of normal
-# operation. 090_torture.t does the same with faults.
+# Runs the clients of the torture test for some seconds without faults: violations that the checker finds here also
+# happen in normal operation. 090_torture.t does the same with faults.
 #   TORTURE_SEED   of the clients
 # Promises: M, C, E, T, Q, R, W, D, F, H, G
 # Needs: torture
@@ -23,7 +23,7 @@ $node->safe_psql('postgres', q{CREATE TABLE counter (name text PRIMARY KEY, n bi
 my @rules = qw(M C E T Q R W D F H);
 my ($out, $err);
 
-# How often each rule was judged, in the histories as far as they are written.
+# Runs the checker on the histories written so far. Returns how often each rule was checked.
 sub checked
 {
 	IPC::Run::run([ "$programs/check", '--p99', 500, glob "$dir/*.history" ], '>', \$out, '2>', \$err);
@@ -43,22 +43,22 @@ my @clients = map {
 	$pid;
 } 1 .. 24;
 sleep max(5, budget(15));
-# chance decides what a client does next: until each rule had something to judge
+# The clients act randomly: wait until each rule was checked at least once.
 wait_until(sub {
 	my $checked = checked();
 	return !grep { !$checked->{$_} } @rules;
 }, 60, 0.5);
 kill 'TERM', @clients;
 my $failed = grep { waitpid $_, 0; $? } @clients;
-is($failed, 0, 'all clients have ended by themselves');
-# a TTL is 7 s at most, and a closed name opens sooner
-nothing_left($node, 'nothing is left', timeout => 20);
+is($failed, 0, 'all clients have exited normally');
+# The longest TTL is 7 s, and closed names open sooner.
+nothing_left($node, 'no lock or lease is left', timeout => 20);
 
 my $checked = checked();
 my $violated = $?;
 note $out;
 diag $out, $err if $violated;
-ok(!$violated, 'no violation');
-cmp_ok($checked->{$_}, '>', 0, "checked: $_") foreach @rules;
+ok(!$violated, 'the checker finds no violation');
+cmp_ok($checked->{$_}, '>', 0, "rule $_ was checked") foreach @rules;
 $node->stop;
 done_testing();

@@ -1,10 +1,10 @@
 # Clients record requests and replies on a primary with a standby, while a nemesis kills and stops processes, fills
 # disks, sets clocks and promotes standbys; a checker judges the records. See test/torture/check.c for the rules.
-#   TORTURE_SECONDS   how long the whole test is to take, about; default 75; every fault comes once, which takes longer than a fifth of that
+#   TORTURE_SECONDS   approximate duration of the whole test; default 75; at least until each fault was injected once
 #   TORTURE_CLIENTS   default 24
-#   TORTURE_P99       the longest hand-off but for one in a hundred, in ms; default 500: other tests run at the same time
+#   TORTURE_P99       maximum of the 99th percentile of hand-offs, in ms; default 500, because other tests run as well
 #   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
-#   TORTURE_SEED      of clients and nemesis; their interleaving is another each time all the same
+#   TORTURE_SEED      seed of clients and nemesis; their interleaving differs in each run nevertheless
 # Promises: M, C, E, T, Q, R, W, D, L, F, H, G
 # Needs: torture
 use strict;
@@ -37,7 +37,7 @@ sub now { return sprintf '%.0f', clock_gettime(CLOCK_MONOTONIC) * 1e9; }
 open $nemesis, '>', "$dir/nemesis.history" or die $!;
 $nemesis->autoflush;
 
-# Does something, and writes down from when to when, and to which clients; none: to all.
+# Injects a fault, and records its start and end, and the clients that it affects. Without pids, it affects all clients.
 sub fault
 {
 	my ($kind, $code, @pids) = @_;
@@ -64,7 +64,7 @@ wal_retrieve_retry_interval = 200ms
 autovacuum_naptime = 5s
 CONF
 
-# The data on a disk of its own, the WAL on another, and the queue of notifications on one that is filled at once.
+# Moves the data to a disk of its own, the WAL to another, and the notification queue to a very small one.
 sub move_data
 {
 	my ($node) = @_;
@@ -90,7 +90,7 @@ sub move_data
 	return;
 }
 
-# The time of day of all the servers' processes, off by so many seconds: see test/lib/clock.c.
+# Sets the offset in seconds of the wall clock of all server processes, see test/lib/clock.c.
 sub set_clock
 {
 	my ($offset) = @_;
@@ -101,7 +101,7 @@ sub set_clock
 	return;
 }
 
-# Only the server's wall clock is not to be trusted.
+# Only the wall clock of the server is changed.
 sub start
 {
 	my ($node, %opts) = @_;
@@ -120,7 +120,7 @@ sub sql
 	return $out;
 }
 
-# Until locks are granted again. A server that is down is started.
+# Waits until locks are granted again. Starts the server if it is down.
 sub wait_ready
 {
 	my ($node) = @_;
@@ -154,7 +154,8 @@ sub add_standby
 	return;
 }
 
-# With a synchronous standby everything that is acknowledged is there as well.
+# Switches synchronous replication on or off, and waits until the standby streams. With a synchronous standby, it has
+# everything that was acknowledged.
 sub wait_for_standby
 {
 	my ($primary, $sync) = @_;
@@ -184,7 +185,7 @@ sub start_client
 	return $pid;
 }
 
-# The counter and its value, if reading it is the last that this client has done.
+# Returns the counter and its value if the last action of this client was to read it.
 sub has_read
 {
 	my ($pid) = @_;
@@ -197,7 +198,7 @@ sub has_read
 	return $lines[-1] =~ /^A \d+ $number ok (\d+)$/ ? [ $name, $1 ] : undef;
 }
 
-# Stops a client between reading and writing, until another one has the lock and has counted.
+# Stops a client between its read and its write, until another client has incremented the counter.
 sub overtake
 {
 	my ($node, $mode) = @_;
@@ -219,7 +220,7 @@ sub overtake
 	return;
 }
 
-# What the checker says of the updates of those who do not fence, and how many of them are lost.
+# Returns the checker's summary of the updates without a fence, and the number of lost ones.
 sub without_fence
 {
 	my ($out, $err);
@@ -234,7 +235,7 @@ sub any_client
 	return $pids[ rand @pids ];
 }
 
-# The last that a client has written down, and what the server that takes writes knows of locks.
+# For a client that hangs: the last lines of its history, and the locks that the primary knows.
 sub what_hangs
 {
 	my ($pid) = @_;
@@ -252,7 +253,8 @@ sub end_clients
 	my @pids = grep { !$mode || $client{$_} eq $mode } keys %client;
 	my @failed;
 
-	# in this order: SIGCONT would cancel the stop by which the leak check of a client that ends looks at it, and hang it
+	# In this order: SIGCONT would resume a client that is stopped by its own leak check at exit, and the check would
+	# hang.
 	kill $_, @pids foreach 'CONT', 'TERM';
 	foreach my $pid (@pids)
 	{
@@ -260,7 +262,7 @@ sub end_clients
 		push @failed, $pid if $?;
 		delete $client{$pid};
 	}
-	return is(@failed, 0, 'all ' . ($mode // 'other') . ' clients have ended by themselves');
+	return is(@failed, 0, 'all ' . ($mode // 'other') . '  clients have exited normally');
 }
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ sub signal
 	return $pid > 1 && kill $signal, $pid;
 }
 
-# A process of the server; the postmaster knows of it when this returns.
+# Kills a process of the server, and waits until the postmaster has noticed.
 sub kill_hard
 {
 	my ($pid) = @_;
@@ -323,7 +325,7 @@ sub fill_for_a_while
 	return;
 }
 
-# A listener that does not read, and more notifications than there is room for.
+# Fills the notification queue while a listener does not read.
 sub fill_notifications
 {
 	my ($node) = @_;
@@ -345,7 +347,7 @@ sub fill_notifications
 		$listener->quit;
 		1;
 	} or diag "the listener was disturbed: $@";
-	is(sql($node, q{NOTIFY flood; SELECT 1}), 1, 'the queue of notifications is not full for ever');
+	is(sql($node, q{NOTIFY flood; SELECT 1}), 1, 'notifications work again after the queue was full');
 	return;
 }
 
@@ -369,7 +371,7 @@ my %faults = (
 	'stop-manager' => sub { stop_for(manager($_[0]), 1.5); wait_ready($_[0]) },
 	'stop-server' => sub { $_[0]->stop('immediate', fail_ok => 1); start($_[0], fail_ok => 1); wait_ready($_[0]) },
 	'jump-clock' => \&jump_clock,
-	# tables cannot grow; a server that cannot write WAL goes down
+	# Without space, tables cannot grow; a server that cannot write WAL shuts down.
 	'fill-disk' => sub { my ($node) = @_; fill_for_a_while($node, "$disks/" . $node->name) },
 	'fill-wal' => sub { my ($node) = @_; fill_for_a_while($node, "$disks/wal-" . $node->name) },
 	'fill-notifications' => \&fill_notifications);
@@ -401,7 +403,7 @@ sub one_fault
 
 sub shuffled { return map { $_->[0] } sort { $a->[1] <=> $b->[1] } map { [ $_, rand ] } @_; }
 
-# Each kind once, and again as long as there is time.
+# Injects the given kinds, and then all kinds repeatedly until the time is over.
 my @to_do;
 
 sub torment
@@ -412,13 +414,13 @@ sub torment
 	{
 		@to_do = shuffled(keys %faults, @per_client, @per_client) unless @to_do;
 		one_fault($node, @kinds ? shift @kinds : shift @to_do);
-		# between faults everything has to be as always
+		# Between faults, the clients run undisturbed for a while.
 		sleep(rand() < 0.4 ? 1.5 + rand : 0.2);
 	}
 	return;
 }
 
-# The old primary comes back as the standby of the new one.
+# Promotes the standby. rewind() or add_standby() then makes the old primary its standby.
 sub fail_over
 {
 	my ($old, $new, $sync) = @_;
@@ -426,12 +428,12 @@ sub fail_over
 	fault(
 		$sync ? 'promote-sync' : 'promote-async',
 		sub {
-			# what is acknowledged from here on is lost: nothing, if it is waited for
+			# Everything that is acknowledged from here on is lost, unless the primary waits for the standby.
 			my $from = now();
 			my $sender = sql($old, q{SELECT pid FROM pg_stat_replication}) || 0;
 			signal('STOP', $sender);
 			sleep 0.6;
-			# which ends before it can send anything more
+			# The stopped sender ends before it can send anything more.
 			signal('QUIT', $old->{_pid});
 			sleep 0.1;
 			signal('CONT', $sender);
@@ -485,8 +487,8 @@ wait_for_standby($a, 1);
 $conninfo = sprintf q{host='%s,%s' port='%s,%s' target_session_attrs=read-write dbname=postgres application_name=torture connect_timeout=3},
   $a->host, $b->host, $a->port, $b->port;
 
-# Clients are stopped for longer than their TTL, and some of them between reading and writing: until enough updates of
-# those who do not fence are lost, so that the fence has something to prevent.
+# Clients are stopped for longer than their TTL, some of them between read and write, until enough updates without a
+# fence are lost: the fence must have something to prevent.
 mkdir "$dir/unfenced";
 my @counting = ((map { start_client('counter') } 1 .. 4), map { start_client('unfenced', "$dir/unfenced") } 1 .. 4);
 for (1 .. 6)
@@ -534,21 +536,21 @@ my ($out, $err);
 IPC::Run::run([ $check, '--p99', $ENV{TORTURE_P99} // 500, glob "$dir/*.history" ], '>', \$out, '2>', \$err);
 my $failed = $?;
 diag $out, $err;
-ok(!$failed, 'no violation');
-like($out, qr/updates: [1-9]\d*, lost: 0$/m, 'no update that was fenced is lost');
-# not what libpq has to say of connections that end while they are made
+ok(!$failed, 'the checker finds no violation');
+like($out, qr/updates: [1-9]\d*, lost: 0$/m, 'no fenced update is lost');
+# Ignores messages of libpq about connections that end while they are established.
 my $complaints = -e "$dir/errors" ? slurp_file("$dir/errors") : '';
-unlike($complaints, qr/Sanitizer|runtime error|history/, 'no client complains');
+unlike($complaints, qr/Sanitizer|runtime error|history/, 'no client reports an error');
 my %expected = map { $_ => 1 } keys %faults, @per_client, 'promote-sync', 'promote-async', 'old-primary-back';
-ok($fault{$_}, "done: $_") foreach sort keys %expected;
+ok($fault{$_}, "fault was injected: $_") foreach sort keys %expected;
 
-cmp_ok($floods, '>', 0, 'the queue of notifications was full') if $disks;
-cmp_ok($jumps, '>', 0, 'the server has seen another time');
+cmp_ok($floods, '>', 0, 'the notification queue was full') if $disks;
+cmp_ok($jumps, '>', 0, 'the server has seen a changed clock');
 
 my ($control, $lost) = without_fence();
 diag "without a fence: $control";
-cmp_ok($lost, '>=', $enough, 'without a fence updates are lost');
-is(system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}), 0, 'the histories are kept') if $ENV{TORTURE_KEEP};
+cmp_ok($lost, '>=', $enough, 'updates without a fence are lost');
+is(system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}), 0, 'the histories are copied') if $ENV{TORTURE_KEEP};
 
 $_->stop('immediate', fail_ok => 1) foreach $a, $b;
 done_testing();

@@ -1,5 +1,5 @@
 # Every fault point in the manager, the launcher, the notifier and the hooks of commands, with every action: a delay, an
-# error, the end of the process, a crash. Acknowledged changes are kept, and nothing is left behind.
+# error, the end of the process, a crash. Acknowledged changes are kept, and no entry is left.
 # Promises: M, T, Q, W, D, G
 # Needs: faults
 use strict;

@@ -1,5 +1,5 @@
-# Like 091_faults_processes.t, at all other points, which sessions pass. Points of shrinking tables are in
-# 096_faults_shrinking_table.t.
+# Like 091_faults_processes.t, for all other fault points, which sessions reach. The fault points of shrinking tables
+# are in 096_faults_shrinking_table.t.
 # Promises: M, T, Q, W, D, G
 # Needs: faults
 use strict;
