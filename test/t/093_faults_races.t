@@ -1,4 +1,4 @@
-# Races: a process is held at a fault point of the server until another event has happened.
+# Races: a process is stopped at a fault point of the server until another event has happened.
 # Promises: L, G
 # Needs: faults
 use strict;
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-# Few enough that a test can take all of them.
+# So few that a test can use all of them.
 my $connections = 12;
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\nlisten_addresses = '127.0.0.1'\nmax_connections = $connections\ndynamic_shared_memory_type = mmap\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
@@ -28,7 +28,7 @@ sub is_free
 	return $token;
 }
 
-# --- a grant meets what ends its wait ---
+# --- a grant coincides with the end of its wait ---
 
 foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-committed))
 {
@@ -43,19 +43,20 @@ foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-comm
 	$b->wait;
 	like($b->error, qr/57014/, "$point: a wait is cancelled while it is granted");
 	go_on($point);
-	is($a->wait, 't', 'the release is answered');
-	cmp_ok(is_free('x', 'and the grant is given back'), '>', $token, 'with a higher token');
+	is($a->wait, 't', "$point: the release returns true");
+	cmp_ok(is_free('x', "$point: the cancelled grant is undone"), '>', $token, "$point: the next token is higher");
 	nothing_left($node);
 }
 
-# Two ends of a release in a row, the second while the manager still writes what it did at the first. How long the next one waits.
+# A rollback to a savepoint and a rollback, the second while the manager still writes the effects of the first. Returns
+# how long the waiter waits.
 sub two_ends
 {
 	my $token = acquire($a, 'r', q{'1 h'});
 
 	$a->query("BEGIN; SELECT release_lock('r'); SAVEPOINT s");
 	shorten($c, 'r', $token, '300 ms');
-	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
+	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL expires');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
 	stop_at('manager-took');
@@ -68,7 +69,7 @@ sub two_ends
 	$a->query('ROLLBACK');
 	go_on('batch-written');
 	my $start = time;
-	like($b->wait, qr/^\d+$/, 'the second end lets the next one in');
+	like($b->wait, qr/^\d+$/, 'the waiter is granted the lock after the second rollback');
 	my $took = time - $start;
 	$c->wait;
 	$_->[0]->query("SELECT release_lock('$_->[1]')") foreach [ $c, 'other' ], [ $b, 'r' ];
@@ -76,30 +77,31 @@ sub two_ends
 	return $took;
 }
 
-# A lost one would be made up for by a retry after 1 s; on a busy machine it may take as long now and then.
+# A lost wake-up would be replaced by a retry after 1 s. On a busy machine, a wake-up may also take that long
+# occasionally.
 {
 	my $took;
 
 	for (1 .. 3) { last if ($took = two_ends()) < 0.7; }
-	cmp_ok($took, '<', 0.7, 'at once');
+	cmp_ok($took, '<', 0.7, 'the waiter is granted the lock immediately after the second rollback');
 }
 
-# Who may set the permits of a name that nobody uses, while somebody else comes to use it.
+# set_permits() for an unused name, while another session starts to use it: the privileges must be checked again.
 $free->query('CREATE ROLE one; CREATE ROLE other');
 $a->query('SET ROLE one');
 $b->query('SET ROLE other');
 fault("set('request-before-post', 'wait', skip => 1, pid => " . $a->pid . ')');
 $a->async(q{SELECT set_permits('few', 100)});
 stopped('request-before-post');
-like($b->query(q{SELECT acquire_permit('few', 1, '1 h')}), qr/^\d+$/, 'a permit, after the rights were looked at');
+like($b->query(q{SELECT acquire_permit('few', 1, '1 h')}), qr/^\d+$/, 'another role acquires a permit after the first check of the privileges');
 go_on('request-before-post');
 $a->wait;
-like($a->error, qr/42501: permission denied to change the permits of "few"/, 'they are looked at again');
-is($b->query(q{SELECT acquire_permit('few', 1, wait => '0')}) . $b->error, '', 'the number is what it was');
-is($b->query(q{SELECT set_permits('few', 2)}), '1', 'its holder may set it');
+like($a->error, qr/42501: permission denied to change the permits of "few"/, 'set_permits() checks the privileges again');
+is($b->query(q{SELECT acquire_permit('few', 1, wait => '0')}) . $b->error, '', 'the number of permits is unchanged');
+is($b->query(q{SELECT set_permits('few', 2)}), '1', 'the holder can change the number of permits');
 $b->query(q{SELECT release_lock('few')});
 
-# Again and again: each time until it may do so, or it is given up.
+# The holders change before each retry: until set_permits() succeeds, or gives up.
 $free->query('GRANT other TO one');
 foreach my $rounds (3, 1000)
 {
@@ -121,16 +123,16 @@ foreach my $rounds (3, 1000)
 		go_on('request-done');
 	}
 	fault('clear()');
-	is($a->wait, $rounds == 3 ? '50' : '', $rounds == 3 ? 'a holder whose role it is a member of' : 'others come and go');
-	like($a->error, qr/ERROR:  40001: the holders of "few" have changed too often while their roles were read\n/, 'it is given up') if $rounds > 3;
-	is($come, $rounds == 3 ? 3 : 21, 'after so many times');
-	is($b->query(q{SELECT set_permits('few', 50), release_lock('few')}), '100|t', 'the number is the new one') if $rounds == 3;
+	is($a->wait, $rounds == 3 ? '50' : '', $rounds == 3 ? 'set_permits() succeeds for a member of the role of the holder' : 'set_permits() returns nothing when it gives up');
+	like($a->error, qr/ERROR:  40001: the holders of "few" have changed too often while their roles were read\n/, 'set_permits() gives up when the holders change too often') if $rounds > 3;
+	is($come, $rounds == 3 ? 3 : 21, 'set_permits() retries as often as expected');
+	is($b->query(q{SELECT set_permits('few', 50), release_lock('few')}), '100|t', 'the new number of permits applies') if $rounds == 3;
 }
 $_->query('RESET ROLE') foreach $a, $b;
 $free->query('DROP ROLE one; DROP ROLE other');
 nothing_left($node);
 
-# What is to be released at the commit ends between the first look and the fence.
+# A lock that is to be released at commit ends between the first check and the fence.
 foreach my $each (0, 1)
 {
 	my ($x, $y) = map { acquire($a, $_, q{'1 h'}) } 'x', 'y';
@@ -141,14 +143,14 @@ foreach my $each (0, 1)
 	stopped('request-done');
 	$free->query(q{SELECT force_release_lock('x')});
 	go_on('request-done');
-	is($a->wait, $each ? 'y true, x false' : 'f', 'what has ended meanwhile is not released');
-	is($a->query('COMMIT') . $a->error, '', 'nor is that an error');
+	is($a->wait, $each ? 'y true, x false' : 'f', 'a lock that has ended in the meantime is not released');
+	is($a->query('COMMIT') . $a->error, '', 'a release of a lock that has ended is no error');
 	$free->query(q{SELECT force_release_lock('y')});
 	nothing_left($node);
 }
 
-# The session that is to flush for others is stopped: before it does, in the middle, and before it knows.  Nor does the WAL
-# writer do it.
+# The session that leads the group flush is stopped: before the flush, within it, and before it wakes up the others. The
+# WAL writer is stopped, too.
 foreach my $point (qw(request-answered flush-before flush-done flush-passed-on))
 {
 	my $walwriter = stop_walwriter($node);
@@ -160,19 +162,19 @@ foreach my $point (qw(request-answered flush-before flush-done flush-passed-on))
 	{
 		my ($s, $name) = @$other;
 		$s->async("SELECT acquire_lock('$name', '1 min')");
-		ok(wait_until(sub { $s->ready }), "$point: $name has its answer without it");
-		like($s->wait, qr/^\d+$/, 'and its lock');
+		ok(wait_until(sub { $s->ready }), "$point: $name gets its reply without the stopped leader");
+		like($s->wait, qr/^\d+$/, "$point: $name is granted its lock");
 	}
 	kill 'CONT', $walwriter;
 	go_on($point);
-	like($a->wait, qr/^\d+$/, 'and then it has its own');
+	like($a->wait, qr/^\d+$/, "$point: the leader is granted its lock later");
 	$a->query(q{SELECT release_lock('leader')});
 	$b->query(q{SELECT release_lock('other')});
 	$c->query(q{SELECT release_lock('another')});
 	nothing_left($node);
 }
 
-# It ends instead: somebody else flushes for those that came meanwhile.
+# The leader ends instead: another session flushes for those that have come in the meantime.
 foreach my $how (qw(cancel terminate))
 {
 	my $s = session($node);
@@ -184,15 +186,15 @@ foreach my $how (qw(cancel terminate))
 	$b->async(q{SELECT acquire_lock('other')});
 	$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
 	go_on('request-answered');
-	like($b->wait, qr/^\d+$/, "$how: others have their answers");
+	like($b->wait, qr/^\d+$/, "$how: other sessions get their replies");
 	$s->wait;
-	is_free($name, 'and what it was granted is given back');
+	is_free($name, "$how: the grant of the ended leader is undone");
 	$b->query(q{SELECT release_lock('other')});
 	nothing_left($node);
 	$s->quit;
 }
 
-# The grant is seen, and not yet noted.
+# A session ends after its grant, but before it has recorded the grant.
 foreach my $point (qw(request-answered request-done durable-before durable-after))
 {
 	foreach my $how (qw(cancel terminate))
@@ -205,16 +207,16 @@ foreach my $point (qw(request-answered request-done durable-before durable-after
 		stop_at($point, $s->pid);
 		$a->query("SELECT release_lock('x', $token)");
 		stopped($point);
-		is($c->query(q{SELECT try_acquire_lock('x')}), '', "$point: granted");
+		is($c->query(q{SELECT try_acquire_lock('x')}), '', "$point: the lock is granted");
 		$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
 		$s->wait;
 		go_on($point);
-		is_free('x', "$how: it is given back");
+		is_free('x', "$how: the grant is undone");
 		$s->quit;
 	}
 }
 
-# A cancel meets the grant of a wait that has set the socket's timeouts: they are put back.
+# A cancel coincides with a grant. The wait has set the timeouts of the socket, which must be restored.
 {
 	my $token = acquire($a, 'x', q{'1 h'});
 	my $s = session($node, connstr => 'host=127.0.0.1');
@@ -229,15 +231,15 @@ foreach my $point (qw(request-answered request-done durable-before durable-after
 	stopped('request-granted');
 	$free->query('SELECT pg_cancel_backend(' . $s->pid . ')');
 	$s->wait;
-	like($s->error, qr/57014/, 'cancelled when it was granted');
+	like($s->error, qr/57014/, 'the call is cancelled when it was granted');
 	go_on('request-granted');
-	is($s->query($show), $before, 'the timeout of the socket is as before the wait');
-	is_free('x', 'and the lock is given back');
+	is($s->query($show), $before, 'the timeout of the socket is restored');
+	is_free('x', 'the grant is undone');
 	$s->quit;
 }
 
-# The manager is in the middle of the grant, and b, which waits for this many milliseconds, has not given up; if it has, it
-# waits for longer.
+# Stops the manager in the middle of the grant, while b, whose wait is some milliseconds, has not given up yet. If b has
+# given up, retries with a longer wait. Returns the wait in milliseconds.
 sub stop_in_grant
 {
 	my ($set, $wait) = @_;
@@ -260,7 +262,7 @@ sub stop_in_grant
 	die 'it does not wait';
 }
 
-# lock_timeout and the call's own wait strike while the manager is in the middle of the grant.
+# lock_timeout, or the wait of the call, ends while the manager is in the middle of the grant.
 foreach my $end ([ q{SET lock_timeout = MS}, q{NULL}, qr/55P03/, qr/^$/ ], [ q{RESET lock_timeout}, q{'MS ms'}, qr/^$/, qr/^$|^\d+$/ ])
 {
 	my ($set, $wait, $error, $answer) = @$end;
@@ -270,49 +272,49 @@ foreach my $end ([ q{SET lock_timeout = MS}, q{NULL}, qr/55P03/, qr/^$/ ], [ q{R
 	else { $free->query("SELECT pg_sleep($ms / 1000.0 + 0.1)"); }
 	go_on('batch-written');
 	my $out = $b->wait;
-	like($b->error, $error, "$set: a timeout while it is granted");
-	like($out, $answer, 'granted or not');
+	like($b->error, $error, "$set: a timeout during the grant");
+	like($out, $answer, "$set: the call is granted or not");
 	$b->query(q{RESET lock_timeout});
 	$b->query("SELECT release_lock('x', $out)") if $out;
 	$a->wait;
-	is_free('x', 'nobody has it after that');
+	is_free('x', 'the lock is free afterwards');
 	nothing_left($node);
 }
 
-# --- release, fence and renewal meet the end of the TTL ---
+# --- releases, fences and renewals coincide with the end of the TTL ---
 
 {
 	my $token = acquire($a, 'x', q{'1 h'});
 
 	$b->async(q{SELECT acquire_lock('x', '1 h')});
 	waiting($b);
-	$a->query('SET lock_election.durable_release = on');    # else it does not ask the manager
+	$a->query('SET lock_election.durable_release = on'); # otherwise the session does not wait for the manager
 	stop_at('request-before-post', $a->pid);
 	$a->async("SELECT release_lock('x', $token)");
 	stopped('request-before-post');
 	shorten($c, 'x', $token, '300 ms');
 	my $next = $b->wait;
-	cmp_ok($next, '>', $token, 'a release that comes too late: the next one is granted');
+	cmp_ok($next, '>', $token, 'the waiter is granted the lock before a late release');
 	go_on('request-before-post');
-	is($a->wait, 'f', 'and is not released');
-	is($b->query("SELECT is_held('x', $next)"), 't', 'it holds on');
+	is($a->wait, 'f', 'the late release returns false');
+	is($b->query("SELECT is_held('x', $next)"), 't', 'the next holder keeps the lock');
 	$b->query("SELECT release_lock('x', $next)");
 	$a->query('RESET lock_election.durable_release');
 
-	# the session knows that it holds it, and its time is over before it can mail that
+	# The session knows that it holds the lock, but the TTL expires before it has mailed the release.
 	$token = acquire($a, 'x', q{'1 min'});
 	stop_at('release-before-post', $a->pid);
 	$a->async("SELECT release_lock('x', $token)");
 	stopped('release-before-post');
 	shorten($c, 'x', $token, '300 ms');
-	is($b->query(q{SELECT acquire_lock('x', '1 h') > } . $token), 't', 'the next one is granted');
+	is($b->query(q{SELECT acquire_lock('x', '1 h') > } . $token), 't', 'the next holder is granted the lock');
 	go_on('release-before-post');
-	is($a->wait, 't', 'it was held when it was released');
-	is($b->query(q{SELECT count(*) FROM lock_election.locks WHERE name = 'x'}), 1, 'the next one holds on');
+	is($a->wait, 't', 'the release returns true, because the lock was held when it was called');
+	is($b->query(q{SELECT count(*) FROM lock_election.locks WHERE name = 'x'}), 1, 'the next holder keeps the lock');
 	$b->query(q{SELECT force_release_lock('x')});
 }
 
-# Between the share lock and the check: the lease ends before, or it does not end.
+# The TTL expires before, between and after the two steps of a fence: the share lock and the check.
 foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 {
 	my $token = acquire($a, 'x', q{'1 h'});
@@ -326,26 +328,26 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	shorten($c, 'x', $token, '200 ms');
 	wait_for_sql($node, "SELECT is_held('x', $token)", 'f');
 	my $granted = $point eq 'fence-before-lock' ? $b->wait : '';
-	ok(!$b->ready, "$point: nobody is granted it") unless $granted;
+	ok(!$b->ready, "$point: the waiter is not granted the lock") unless $granted;
 	go_on($point);
 	$a->wait;
 	if ($point eq 'fence-checked')
 	{
-		is($a->error, '', 'fenced');
-		ok(!$b->ready, 'and still nobody else');
+		is($a->error, '', "$point: the lock is fenced");
+		ok(!$b->ready, "$point: the waiter is not granted the fenced lock");
 	}
 	else
 	{
-		like($a->error, qr/LE001/, 'or it is no fence');
+		like($a->error, qr/LE001/, "$point: the expired lock cannot be fenced");
 	}
 	$a->query('ROLLBACK');
 	$granted ||= $b->wait;
-	cmp_ok($granted, '>', $token, 'the next one');
+	cmp_ok($granted, '>', $token, "$point: the waiter is granted the lock");
 	$b->query("SELECT release_lock('x', $granted)");
 	nothing_left($node);
 }
 
-# Before the wake-up of the end of a fence: the next one has to wait for no more than the manager's own look.
+# The fence has ended, but the backend has not woken up the manager: the manager's own check must notice it.
 {
 	my $token = acquire($a, 'x', q{'1 h'});
 
@@ -358,14 +360,14 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	$a->async('COMMIT');
 	stopped('xact-before-unfence');
 	my $next = $b->wait;
-	cmp_ok($next, '>', $token, 'a fence whose end nobody tells is noticed');
+	cmp_ok($next, '>', $token, 'the manager notices the end of a fence without a wake-up');
 	go_on('xact-before-unfence');
 	$a->wait;
 	$b->query("SELECT release_lock('x', $next)");
 	nothing_left($node);
 }
 
-# --- a commit gives back what PostgreSQL has locked before it gives back ours ---
+# --- a commit releases the locks of PostgreSQL before those of lock_election ---
 
 {
 	my $s = session($node);
@@ -378,8 +380,8 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 		stop_at('xact-locks-released', $s->pid);
 		$s->async($end);
 		stopped('xact-locks-released');
-		is($c->query('BEGIN; LOCK TABLE locked NOWAIT; ROLLBACK') . $c->error, '', "$end: the table is free before the lock is");
-		is($c->query(q{SELECT name FROM lock_election.locks}), 'x', 'which is still held');
+		is($c->query('BEGIN; LOCK TABLE locked NOWAIT; ROLLBACK') . $c->error, '', "$end: the table lock is released first");
+		is($c->query(q{SELECT name FROM lock_election.locks}), 'x', "$end: the lock is still held");
 		go_on('xact-locks-released');
 		$s->wait;
 		acquire($s, 'x', q{'1 h'}) if $end eq 'COMMIT';
@@ -390,9 +392,10 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	nothing_left($node);
 }
 
-# --- a batch that is committed fails after its answers ---
+# --- a committed batch fails after its replies ---
 
-# A session ends in its fence, in one batch. Its mailbox, which was given back, is found empty by the next one.
+# A session with a fence ends, all in one batch. Its mailbox, which has been returned to the pool, must be empty for the
+# next session.
 {
 	my $s = session($node);
 	my $pid = $s->pid;
@@ -405,17 +408,17 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	$s->quit;
 	wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }) or die 'it does not end';
 	fault(q{set('batch-done', 'error', times => 1)});
-	fault(q{set('reload-begun', 'error', times => 1)}); # else it is looked at once more, and emptied
+	fault(q{set('reload-begun', 'error', times => 1)}); # otherwise the mailbox is checked again and cleared
 	go_on('manager-took');
 	$c->wait;
 	my @next = map { session($node) } 1 .. 3;
-	is(join(' ', map { $_->query(q{SELECT is_held('nothing', 1)}) . $_->error } @next), 'f f f', 'the next ones are served');
+	is(join(' ', map { $_->query(q{SELECT is_held('nothing', 1)}) . $_->error } @next), 'f f f', 'the next sessions are served');
 	$_->quit foreach @next;
 	$c->query(q{SELECT force_release_lock('x')});
 	nothing_left($node);
 }
 
-# --- a commit meets a crash ---
+# --- a commit coincides with a crash ---
 
 foreach my $point (qw(xact-before-locks xact-locks-released release-before-post release-posted batch-written batch-committed))
 {
@@ -434,12 +437,12 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	($a, $b, $c, $free) = map { session($node) } 1 .. 4;
 	my $written = $c->query('SELECT count(*) FROM t');
 	my $held = $c->query("SELECT is_held('x', $token)");
-	ok($held eq 't' || $written eq '1', "$point: who has released has written (held $held, written $written)");
+	ok($held eq 't' || $written eq '1', "$point: the lock is released only if the write is committed (held $held, written $written)");
 	$c->query(q{SELECT force_release_lock('x')});
-	cmp_ok(is_free('x', 'the lock goes on'), '>', $token, 'with a higher token');
+	cmp_ok(is_free('x', "$point: the lock can be acquired after the crash"), '>', $token, "$point: the next token is higher");
 }
 
-# --- a commit that fails after it has made room for its releases ---
+# --- a commit fails after it has allocated memory for its releases ---
 
 {
 	my $segments = sub { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')) };
@@ -451,14 +454,14 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	fault(q{set('xact-before-commit', 'error')});
 	$a->query('COMMIT');
 	like($a->error, qr/fault at/, 'a commit fails');
-	is($segments->(), $before, 'the memory of its releases is given back');
-	is($c->query('SELECT count(*) FROM lock_election.locks'), '50', 'and they are not made');
-	is($a->query("BEGIN; SELECT release_locks($names, $token); COMMIT"), 't', 'another commit makes them');
-	is($segments->(), $before, 'and gives the memory back');
+	is($segments->(), $before, 'the memory of its releases is freed');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '50', 'its locks are not released');
+	is($a->query("BEGIN; SELECT release_locks($names, $token); COMMIT"), 't', 'another commit releases the locks');
+	is($segments->(), $before, 'the memory of that commit is freed');
 	nothing_left($node);
 }
 
-# The manager cannot read the releases of a commit, for a while.
+# The manager temporarily cannot read the releases of a commit.
 {
 	my $dir = $node->data_dir . '/pg_dynshmem';
 	my $names = q{ARRAY(SELECT repeat('n', 250) || i FROM generate_series(1, 50) i)};
@@ -473,30 +476,31 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	rename $segment, $hidden or die "$segment: $!";
 	go_on('release-before-post');
 	$a->wait;
-	like($a->error, qr/WARNING: .*the transaction is committed, but the locks that it releases may still be held/, 'a commit whose releases cannot be read');
+	like($a->error, qr/WARNING: .*the transaction is committed, but the locks that it releases may still be held/, 'a commit warns that its releases cannot be read');
 	rename $hidden, $segment or die "$segment: $!";
-	ok(wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.locks'), 'they are made when they can be');
+	ok(wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.locks'), 'the locks are released when the releases can be read again');
 	nothing_left($node);
 }
 
-# A batch with a commit's releases fails, and is done again: one hold of two is released once.
+# A batch with the releases of a commit fails and is replayed: only one of two holds must be released.
 foreach my $names (1, 60)
 {
 	my $list = "ARRAY(SELECT 'hold ' || i FROM generate_series(1, $names) i)";
 	my $token = $a->query("SELECT acquire_locks($list, '1 h', owner => 'me')");
 
-	is($a->query("SELECT acquire_locks($list, '1 h', owner => 'me')"), $token, "$names locks, two holds each");
+	is($a->query("SELECT acquire_locks($list, '1 h', owner => 'me')"), $token, "$names locks have two holds each");
 	$a->query("BEGIN; SELECT release_locks($list, $token)");
 	fault(q{set('batch-written', 'error')});
 	$a->query('COMMIT');
-	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), "$names|1|1", 'a release that was tried twice is made once');
-	is($a->query("SELECT release_locks($list, $token)"), 't', 'the other hold');
+	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), "$names|1|1", "$names locks: a replayed release takes one hold");
+	is($a->query("SELECT release_locks($list, $token)"), 't', "$names locks: the other hold is released");
 	nothing_left($node);
 }
 
-# --- a manager that is held up ---
+# --- a manager that is stopped ---
 
-# Longer than the TTL: who has renewed in time, as far as he knows, loses nothing, and who waits gets nothing.
+# Longer than the TTL: a holder that has renewed in time by its own clock keeps the lock, and the waiter is not granted
+# it.
 foreach my $point (qw(manager-took batch-before-expiry batch-written batch-committed batch-before-mailboxes batch-done))
 {
 	my $token = acquire($a, 'x', q{'1 h'});
@@ -511,17 +515,17 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$a->async("SELECT renew_lock('x', $token)");
 	wait_until(sub { time > $end });
 	go_on($point);
-	is($a->wait, '00:00:02', "$point: a lease that was renewed while the manager stood still goes on");
+	is($a->wait, '00:00:02', "$point: a lease that was renewed while the manager was stopped is kept");
 	$c->wait;
-	ok(!$b->ready, 'nobody else is granted the lock');
-	is($a->query("SELECT release_lock('x', $token)"), 't', 'it is held');
+	ok(!$b->ready, "$point: the waiter is not granted the lock");
+	is($a->query("SELECT release_lock('x', $token)"), 't', "$point: the holder releases the lock");
 	my $next = $b->wait;
-	cmp_ok($next, '>', $token, 'and handed on');
+	cmp_ok($next, '>', $token, "$point: the waiter is granted the released lock");
 	$b->query("SELECT release_lock('x', $next)");
 }
 
-# A call does without its answer 2 s after its own wait, whether the manager has taken it or not.  After 5 s it would do so in
-# any case; on a busy machine not always in time.
+# A call with a wait gives up 2 s after the end of its wait, whether the manager has taken its request or not. After 5 s
+# it gives up in any case; on a busy machine it may exceed these limits.
 {
 	my $token = acquire($a, 'held', q{'1 h'});
 	my $in_time;
@@ -536,22 +540,22 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 		$b->async(q{SELECT try_acquire_lock('not taken')});
 		$c->async("SELECT is_held('held', $token)");
 		asking($_) foreach $b, $c;
-		is($a->wait . $b->wait . $a->error . $b->error, '', 'two that try are answered by a manager that stands still');
+		is($a->wait . $b->wait . $a->error . $b->error, '', 'two tries return while the manager is stopped');
 		$in_time = time < $start + 4.5;
-		ok(!$c->ready, 'who has no wait of its own waits on');
+		ok(!$c->ready, 'a call without a wait keeps waiting');
 		go_on('batch-begun');
-		is($c->wait, 't', 'and is answered');
+		is($c->wait, 't', 'a call without a wait gets its reply');
 		last if $in_time;
 	}
-	ok($in_time, 'both of them as soon as that may be');
-	is($a->query("SELECT release_lock('held', $token)"), 't', 'released');
+	ok($in_time, 'both tries return within 4.5 s');
+	is($a->query("SELECT release_lock('held', $token)"), 't', 'the lock is released');
 	nothing_left($node);
 }
 
-# --- an end that is seen before it is told ---
+# --- a session or the extension ends before the manager knows ---
 
-# A manager that tries again looks at every mailbox: it clears one that was linked for it meanwhile. A session of another
-# database that takes over that mailbox is none of its business.
+# A manager that retries a failed batch checks every mailbox, and clears those that were linked to it. It must ignore a
+# mailbox that a session of another database has taken over in the meantime.
 {
 	my $s = session($node);
 	my $fill = $connections - 4;
@@ -560,14 +564,14 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$node->safe_psql('other', 'CREATE EXTENSION lock_election');
 	$node->safe_psql('other', q{SELECT release_lock('y', acquire_lock('y'))});
 	$s->query(q{SELECT is_held('x', 1)});
-	# No batch is still to come for what was released: it would meet the fault instead of this one's.
+	# Wait until all releases are written: a later batch with them would run into the fault.
 	foreach my $dbname ('postgres', 'other')
 	{
 		wait_until(sub { $node->safe_psql($dbname, 'SELECT count(*) FROM _lock_election.slot') eq '0' });
 	}
 	fault("set('batch-written', 'error', times => 2)");
 	acquire($c, 'x', q{'1 h'});
-	like($c->error, qr/fault at/, 'a batch that fails, and again');
+	like($c->error, qr/fault at/, 'a batch fails twice');
 	stop_at('manager-took');
 	$c->async(q{SELECT is_held('x', 1)});
 	stopped('manager-took');
@@ -581,14 +585,15 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$others[$_]->async("SELECT acquire_lock('y$_')") foreach 0 .. $#others;
 	go_on('batch-done');
 	is(join(' ', map { $others[$_]->query("SELECT is_held('y$_', " . $others[$_]->wait . ')') } 0 .. $#others), join(' ', ('t') x $fill),
-		'all of the other database are answered by their own manager');
-	is($c->wait, 'f', 'and so is this one');
-	is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'which has nothing of theirs');
+		'all sessions of the other database are served by their own manager');
+	is($c->wait, 'f', 'the session of this database is served');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'no lock of the other database is in this one');
 	$_->quit foreach @others;
-	$free->query('DROP DATABASE other WITH (FORCE)');    # its manager would come to points that are set for this one's
+	$free->query('DROP DATABASE other WITH (FORCE)'); # otherwise its manager would stop at the following fault points
 }
 
-# A session ends while the manager clears the mailboxes up after DROP EXTENSION: the next session of its number finds the mailbox free.
+# A session ends while the manager clears the mailboxes after DROP EXTENSION: the next session with its number must find
+# the mailbox free.
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE dropped');
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
@@ -602,7 +607,7 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$node->safe_psql('dropped', 'DROP EXTENSION lock_election');
 	stopped('extension-gone');
 
-	# their releases come before the manager has looked at their mailboxes, and after it
+	# One commit mails its releases before the manager has cleared its mailbox, the other one after that.
 	$_->async('COMMIT') foreach @commits;
 	asking($_) foreach @commits;
 	$s->quit;
@@ -611,8 +616,8 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	foreach my $session (@commits)
 	{
 		$session->wait;
-		like($session->error, qr/\A\S* ?WARNING:  55000: extension lock_election was dropped before the locks of this transaction were released\n(?:LOCATION:.*\n)?\z/, 'a commit is told');
-		is($session->query('SELECT pg_current_xact_id_if_assigned() IS NULL AND now() = statement_timestamp()'), 't', 'and is done');
+		like($session->error, qr/\A\S* ?WARNING:  55000: extension lock_election was dropped before the locks of this transaction were released\n(?:LOCATION:.*\n)?\z/, 'a commit warns that the extension was dropped');
+		is($session->query('SELECT pg_current_xact_id_if_assigned() IS NULL AND now() = statement_timestamp()'), 't', 'the transaction is committed nevertheless');
 	}
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'dropped' AND backend_type = 'lock_election manager'}, '0');
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
@@ -622,8 +627,8 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$_->quit foreach @next, @commits;
 }
 
-# The extension is dropped while the manager is busy, and a commit mails its releases to it: before it looks whether it is
-# still wanted, and in the middle of a batch.
+# The extension is dropped while the manager is busy, and a commit mails its releases: before the manager checks whether
+# the extension still exists, and in the middle of a batch.
 foreach my $point (qw(manager-took batch-horizon))
 {
 	my $segments = sub { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')) };
@@ -640,25 +645,25 @@ foreach my $point (qw(manager-took batch-horizon))
 	stop_at($point);
 	$t->async(q{SELECT acquire_lock('new', '1 h')});
 	stopped($point);
-	is($free->query('SELECT 1'), '1', 'another database goes on');
+	is($free->query('SELECT 1'), '1', "$point: another database works");
 	$node->safe_psql('dropped', 'DROP EXTENSION lock_election');
 	$s->async('COMMIT');
 	asking($s);
 	go_on($point);
 	$s->wait;
-	like($s->error, $gone, "$point: a commit is told that nothing is left to release");
+	like($s->error, $gone, "$point: the commit warns that the extension was dropped");
 	$_->wait foreach $t, $waits;
-	like($waits->error, qr/ERROR:  55000: extension lock_election was dropped/, 'who waits is told');
-	like($t->error, qr/ERROR:  55000: extension lock_election was dropped/, 'and who has just come');
-	is($waits->query('ROLLBACK') . $waits->error, '', 'a rollback has nobody to tell');
-	is($segments->(), $before, 'the memory of the releases is given back');
+	like($waits->error, qr/ERROR:  55000: extension lock_election was dropped/, "$point: a waiter gets an error");
+	like($t->error, qr/ERROR:  55000: extension lock_election was dropped/, "$point: a new request gets an error");
+	is($waits->query('ROLLBACK') . $waits->error, '', "$point: a rollback has no warning");
+	is($segments->(), $before, "$point: the memory of the releases is freed");
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
-	is(join('', map { $_->query(q{SELECT release_lock('x', acquire_lock('x'))}) . $_->error } $s, $t, $waits), 'ttt', 'all go on with the next one');
+	is(join('', map { $_->query(q{SELECT release_lock('x', acquire_lock('x'))}) . $_->error } $s, $t, $waits), 'ttt', "$point: all sessions work with the new extension");
 	$_->quit foreach $s, $t, $waits;
 }
 $free->query('DROP DATABASE dropped WITH (FORCE)');
 
-# --- what a view has shown goes away, before it asks for the next page ---
+# --- rows of a view disappear before it reads the next page ---
 
 {
 	my $stop = sub { fault(q{set('request-before-post', 'wait', skip => 1, pid => } . $b->pid . ')'); };
@@ -673,9 +678,9 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	$a->query("SELECT release_lock('shared', token) FROM held WHERE NOT $kept");
 	go_on('request-before-post');
 	my ($rows, $slots, $owners) = split /\|/, $b->wait;
-	cmp_ok($rows, '<', 120, 'holders that have gone between two pages are not shown');
-	is($slots, $rows, 'none is shown twice');
-	is($owners, $a->query("SELECT string_agg(i::text, ' ' ORDER BY i) FROM held WHERE $kept"), 'and each of the others is');
+	cmp_ok($rows, '<', 120, 'holders that have ended between two pages are not shown');
+	is($slots, $rows, 'no holder is shown twice');
+	is($owners, $a->query("SELECT string_agg(i::text, ' ' ORDER BY i) FROM held WHERE $kept"), 'each remaining holder is shown');
 	$a->query("SELECT force_release_lock('shared')");
 
 	my $token = acquire($c, 'queue', q{'1 h'});
@@ -687,18 +692,19 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	go_on('request-before-post');
 	my @shown = map { [ split /\|/ ] } split /\n/, $b->wait;
 	my ($last) = grep { $shown[$_][0] != $_ + 1 } 0 .. $#shown;
-	cmp_ok($last, '>', 5, 'a page of waiters');
-	is(join(' ', map { "$_->[0]|$_->[1]" } @shown[ 0 .. $last - 1 ]), join(' ', map { "$_|$_" } 1 .. $last), 'has them in their order');
+	cmp_ok($last, '>', 5, 'the first page has waiters');
+	is(join(' ', map { "$_->[0]|$_->[1]" } @shown[ 0 .. $last - 1 ]), join(' ', map { "$_|$_" } 1 .. $last), 'the first page has the waiters in order');
 	is(join(' ', map { "$_->[0]|$_->[1]" } @shown[ $last .. $#shown ]),
-		join(' ', map { 16 * $_ . "|$_" } grep { 16 * $_ > $last } 1 .. 15), 'and the next one goes on where it has ended, though its last one has gone');
+		join(' ', map { 16 * $_ . "|$_" } grep { 16 * $_ > $last } 1 .. 15), 'the next page continues at the right waiter, although the last one of the first page has gone');
 	$a->query('SELECT force_release_lock(\'queue\')');
 	$a->query("SELECT release_lock('queue', token) FROM queued WHERE $kept");
 	nothing_left($node);
 }
 
-# --- a manager that takes long to load ---
+# --- a manager that loads slowly ---
 
-# Whoever waits without a limit does not lose patience meanwhile, 5 s where there is no manager; a try is told.
+# Calls with an unlimited wait keep waiting, although without a manager they would give up after 5 s. A try gets an
+# error.
 {
 	my $token = acquire($a, 'loading', q{'1 h'});
 	my $pid = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
@@ -711,17 +717,18 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	my $start = time;
 	$a->async("SELECT is_held('loading', $token)");
 	my $error = $c->query(q{SELECT try_acquire_lock('loading')}) . $c->error;
-	like($error, qr/57P03: the lock_election manager of database "postgres" is not running\nDETAIL:  It is still loading the locks of this database\.\nHINT:  Try again later\./, 'a try is told that it loads');
-	ok(!wait_until(sub { $a->ready || $b->ready }, 7 + $start - time), 'the others wait on');
+	like($error, qr/57P03: the lock_election manager of database "postgres" is not running\nDETAIL:  It is still loading the locks of this database\.\nHINT:  Try again later\./, 'a try gets the error that the manager is loading');
+	ok(!wait_until(sub { $a->ready || $b->ready }, 7 + $start - time), 'calls with an unlimited wait keep waiting');
 	go_on('load-before-meta');
-	is($a->wait, 't', 'until it has loaded');
-	is($a->query("SELECT release_lock('loading', $token)"), 't', 'what was held is held');
-	like($b->wait, qr/^\d+$/, 'and the waiter is granted it');
+	is($a->wait, 't', 'such a call gets its reply when the manager has loaded');
+	is($a->query("SELECT release_lock('loading', $token)"), 't', 'the lock is still held, and is released');
+	like($b->wait, qr/^\d+$/, 'the waiter is granted the lock');
 	$b->query(q{SELECT release_lock('loading')});
 	nothing_left($node);
 }
 
-# A worker of an earlier launcher has not taken its entry yet: the next launcher waits 10 s for it before it starts another one.
+# A worker that an earlier launcher has started has not taken its entry yet: the next launcher waits 10 s before it
+# starts another one.
 {
 	my $manager = q{backend_type = 'lock_election manager' AND datname = 'postgres'};
 	my ($old, $launcher) = split /\|/,
@@ -736,15 +743,16 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	my $start = time;
 	kill 'TERM', $launcher;
 	ok(wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE $manager") eq '1' }), 'another worker starts');
-	cmp_ok(time - $start, '>=', 10, 'when the first one has had its time');
+	cmp_ok(time - $start, '>=', 10, 'the other worker starts after 10 s');
 	go_on('manager-before-entry');
-	ok(wait_until(sub { !kill 0, $late }), 'which comes too late, and leaves');
-	is($a->query("SELECT release_lock('adopted', $token)"), 't', 'and the lock is still held');
+	ok(wait_until(sub { !kill 0, $late }), 'the late worker exits');
+	is($a->query("SELECT release_lock('adopted', $token)"), 't', 'the lock is still held, and is released');
 	nothing_left($node);
-	unlike(slurp_file($node->logfile, $log), qr/PID $late\) exited with exit code/, 'it has left as one that is done');
+	unlike(slurp_file($node->logfile, $log), qr/PID $late\) exited with exit code/, 'the late worker exits without an error');
 }
 
-# A dump is restored while a manager starts that has not seen it: its incarnation stays, and tokens go on above it.
+# A dump is restored while a starting manager has already passed the check for it: the restored incarnation must take
+# effect.
 {
 	my $token = acquire($a, 'restored', q{'1 h'});
 	my $pid = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
@@ -754,28 +762,28 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	stop_at('load-before-meta');
 	kill 'TERM', $pid;
 	stopped('load-before-meta');
-	is($free->query("INSERT INTO _lock_election.incarnation_floor VALUES ($floor)") . $free->error, '', 'a restore brings its incarnation');
+	is($free->query("INSERT INTO _lock_election.incarnation_floor VALUES ($floor)") . $free->error, '', 'a restore inserts its incarnation');
 	go_on('load-before-meta');
-	cmp_ok(acquire($a, 'restored', q{'1 h'}) >> 28, '>', $floor, 'and tokens go on above it');
+	cmp_ok(acquire($a, 'restored', q{'1 h'}) >> 28, '>', $floor, 'the next token is above the restored incarnation');
 	$a->query(q{SELECT release_lock('restored')});
 	nothing_left($node);
 }
 
-# What a manager has granted before it stands still, and nobody has waited for, is undone.
+# The manager stops after a grant; the try gives up, so its grant must be undone.
 foreach my $point (qw(batch-applied batch-written batch-committed))
 {
 	stop_at($point);
 	$a->query('BEGIN');
-	is($a->query(q{SELECT acquire_lock('stood still', '1 h', wait => '0')}), '', "$point: a try ends without its answer");
+	is($a->query(q{SELECT acquire_lock('stood still', '1 h', wait => '0')}), '', "$point: a try returns without a reply");
 	$a->query('COMMIT');
 	go_on($point);
-	is_free('stood still', 'and its grant is undone');
+	is_free('stood still', "$point: its grant is undone");
 	nothing_left($node);
 }
 
-# --- a failed batch meets renewals ---
+# --- a failed batch coincides with renewals ---
 
-# The reading takes 3 s once: leases go on by that, not by twice that.
+# The reload takes 3 s. Leases are extended by this pause once, not twice.
 {
 	my $end = q{SELECT extract(epoch FROM expires_at) FROM lock_election.locks WHERE name = 'once'};
 
@@ -792,13 +800,13 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	$c->wait;
 	my $pause = time - $start;
 	my $moved = $a->query($end) - $before;
-	cmp_ok($moved, '>', 2.9, 'a pause is counted');
-	cmp_ok($moved, '<', $pause + 0.1, 'once');
+	cmp_ok($moved, '>', 2.9, 'the deadline is extended by the pause');
+	cmp_ok($moved, '<', $pause + 0.1, 'the deadline is extended only once');
 	$a->query(q{SELECT release_lock('once')});
 	fault('clear()');
 }
 
-# Each request of it is replayed slowly: what is renewed meanwhile, in time, stays.
+# Each request of the failed batch is replayed slowly: a lease that is renewed in time during the replay is kept.
 {
 	my $token = acquire($a, 'meanwhile', q{'1 h'});
 	my @many = map { session($node) } 1 .. 6;
@@ -818,7 +826,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	my $renewed = $a->wait;
   SKIP: {
 		skip "the machine was too busy to renew in time: $late s", 1 if $late > 2.5;
-		is($renewed, 't', 'a renewal in time comes before what expires after a replay');
+		is($renewed, 't', 'a renewal in time is processed before the expiry after a replay');
 	}
 	fault('clear()');
 	$_->wait foreach $b, @many;
@@ -826,7 +834,8 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	$c->query("SELECT force_release_lock('replayed $_')") foreach 0 .. 6;
 }
 
-# Each commit takes more than a second: no lease is to be cut short by a pause, but all pauses together do not stop the clock.
+# Each commit takes more than a second. A pause must not shorten a lease, but the pauses together must not stop the
+# clock.
 {
 	my $token = acquire($a, 'slow', q{'1 h'});
 	my ($left, $log, $start) = (20, -s $node->logfile, time);
@@ -840,17 +849,17 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	fault(q{set('batch-committed', 'sleep', 1100, times => 0)});
 	$c->async(q{SELECT release_lock('busy', acquire_lock('busy', '1 h'))}) foreach 1 .. $left;
 	wait_until(sub { $c->wait, $left-- while $left > 0 && $c->ready; return $left == 0 || $b->ready; });
-	cmp_ok($left, '>', 0, 'a lease ends, though every batch is slow');
+	cmp_ok($left, '>', 0, 'a lease expires although every batch is slow');
 	fault('clear()');
-	like($b->wait, qr/^\d+$/, 'and the next one is granted');
+	like($b->wait, qr/^\d+$/, 'the waiter is granted the lock');
 	$b->query(q{SELECT release_lock('slow')});
 	$c->wait foreach 1 .. $left;
-	ok(wait_until(sub { my $n = () = $told->(); return $n > 0 && $n == $stalls->() - $stalled; }), 'the log tells of each pause');
+	ok(wait_until(sub { my $n = () = $told->(); return $n > 0 && $n == $stalls->() - $stalled; }), 'the log reports each pause');
 	my @wrong = grep { my ($took, $moved) = /(\d+)/g; $took < 1000 || $took > 1000 * (time - $start) || $moved > $took } $told->();
-	is("@wrong", '', 'how long it took, and how much of that does not count');
+	is("@wrong", '', 'the log reports the length of each pause, and a smaller extension');
 }
 
-# --- a database has another name, which the launcher has not read and the caches of other processes do not know yet ---
+# --- a database is renamed, but the launcher and the caches of other processes do not know it yet ---
 
 {
 	my $log = -s $node->logfile;
@@ -869,18 +878,18 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	go_on('launcher-scanned');
 	my $started = sub {
 		local @ARGV = glob('/proc/[0-9]*/cmdline');
-		no warnings 'inplace'; # some have ended meanwhile
+		no warnings 'inplace'; # some processes have ended in the meantime
 		return grep { /lock_election manager (?:old|new)_name/ } <>;
 	};
-	ok(wait_until($started), 'its manager starts again');
+	ok(wait_until($started), 'the manager of the renamed database starts again');
 	go_on('reserve-released');
 	$a->wait;
-	is($node->safe_psql('new_name', q{SELECT count(*) FROM lock_election.locks}), 1, 'the lock is there');
-	like(slurp_file($node->logfile, $log), qr/manager started\n.*CONTEXT:  lock_election manager new_name\n/, 'and the log has the new name');
+	is($node->safe_psql('new_name', q{SELECT count(*) FROM lock_election.locks}), 1, 'the lock is kept');
+	like(slurp_file($node->logfile, $log), qr/manager started\n.*CONTEXT:  lock_election manager new_name\n/, 'the log has the new name');
 	$free->query('DROP DATABASE new_name WITH (FORCE)');
 }
 
-# --- a lock is lost, and the manager goes away before it has said who holds it ---
+# --- a lock is lost, and the manager exits before it has said who holds it ---
 
 {
 	my @calls = ("await_lock('x', 42)", "fence_lock('x', 42)");
@@ -891,18 +900,18 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 		$a->async("SELECT $call");
 		stopped('request-before-post');
 		stop_at('manager-start');
-		$free->query(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager}); # of this database alone
+		$free->query(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager}); # only of this database
 		stopped('manager-start');
 		go_on('request-before-post');
 		$a->wait;
-		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  Nothing is known about it: it ended long ago, or was never granted\.\n/, "$call: lost, whatever becomes of the detail");
+		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  Nothing is known about it: it ended long ago, or was never granted\.\n/, "$call: the lock is reported as lost although no details are available");
 		go_on('manager-start');
 	}
-	is($a->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'and the session goes on');
+	is($a->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'the session can continue');
 	nothing_left($node);
 }
 
-# --- the manager has an error outside of a transaction, while it has a lock that every commit needs ---
+# --- the manager has an error outside of a transaction, while it holds an LWLock that every commit needs ---
 
 {
 	my $fenced = session($node);
@@ -912,8 +921,8 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	$fenced->query(q{BEGIN; SELECT fence_lock('x', acquire_lock('x', '1 s'))});
 	fault(q{set('fence-pids-locked', 'error')});
 	$b->async(q{SELECT acquire_lock('x', wait => '20 s')});
-	ok(wait_until(sub { $node->log_contains(qr/ERROR: .*fence-pids-locked/, $log) }), 'an error');
-	is($a->query('INSERT INTO written DEFAULT VALUES') . $a->error, '', 'and others commit');
+	ok(wait_until(sub { $node->log_contains(qr/ERROR: .*fence-pids-locked/, $log) }), 'the manager has an error');
+	is($a->query('INSERT INTO written DEFAULT VALUES') . $a->error, '', 'other sessions can commit');
 	like($b->wait, qr/^\d+$/, 'the fence is ended later');
 	$free->query('DROP TABLE written; ALTER SYSTEM RESET lock_election.fence_timeout; SELECT pg_reload_conf()');
 	$b->query(q{SELECT release_lock('x')});
@@ -921,7 +930,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	nothing_left($node);
 }
 
-# --- a transaction ends, or its process, between two looks at who fences ---
+# --- a fencing transaction or its process ends while the manager collects the pids ---
 
 foreach my $end ('', 'COMMIT', 'quit')
 {
@@ -936,16 +945,17 @@ foreach my $end ('', 'COMMIT', 'quit')
 	$fences->quit if $end eq 'quit';
 	wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }) or die 'it does not end' if $end eq 'quit';
 	go_on('fence-pids-locked');
-	is($b->wait, '1', 'released by force');
+	is($b->wait, '1', 'the lock is released by force');
 	my $told = join(' ', $b->error =~ /is fenced by the transaction of process (\d+)/g);
-	is($told, $end ? '' : $pid, $end ? "$end: nobody is told to fence it" : 'the process that fences it is told');
+	is($told, $end ? '' : $pid, $end ? "$end: no fencing process is reported" : 'the fencing process is reported');
 	$fences->quit if $end ne 'quit';
 	nothing_left($node);
 }
 
-# --- an entry is freed, and taken again, while a session waits for what the one before has left in its mailbox ---
+# --- a database entry is freed and reused while a session waits for a mailbox that its predecessor has left ---
 
-# From PostgreSQL 16 on, a new process gets the number that has been free for longest: not that of the session before.
+# From PostgreSQL 16 on, a new process gets the number that has been free for the longest time, so not that of the
+# previous session.
 if ($free->query('SHOW server_version_num') < 160000)
 {
 	my $workers = sub { return $free->query("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE datname = 'again' AND backend_type = 'lock_election manager'") };
@@ -957,41 +967,41 @@ if ($free->query('SHOW server_version_num') < 160000)
 	my $manager = $workers->();
 	kill 'STOP', $manager;
 	$old->quit;
-	my $new = session($node, dbname => 'again');    # gets what has become free last
+	my $new = session($node, dbname => 'again'); # gets the number that was freed last
 	stop_at('attach-refused', $new->pid);
 	$new->async(q{SELECT acquire_lock('y')});
 	stopped('attach-refused');
 	kill 'CONT', $manager;
 	$admin->query('DROP EXTENSION lock_election');
-	ok(wait_until(sub { return $workers->() eq '' }), 'the manager has gone');
-	$free->query('SELECT pg_sleep(0.5)');    # the launcher frees the entry
+	ok(wait_until(sub { return $workers->() eq '' }), 'the manager has exited');
+	$free->query('SELECT pg_sleep(0.5)'); # until the launcher has freed the entry
 	go_on('attach-refused');
 	$new->wait;
-	like($new->error, qr/ERROR:  /, 'there is nobody to ask');
+	like($new->error, qr/ERROR:  /, 'the session gets an error without a manager');
 	$admin->query('CREATE EXTENSION lock_election');
 	foreach my $turn (1 .. 3)
 	{
-		is($new->query(q{SELECT release_lock('y', acquire_lock('y'))}) . $new->error, 't', "then the session is served, time $turn");
+		is($new->query(q{SELECT release_lock('y', acquire_lock('y'))}) . $new->error, 't', "the session is served afterwards, call $turn");
 	}
 	$_->quit foreach $admin, $new;
 	$free->query('DROP DATABASE again');
 	nothing_left($node);
 }
 
-# The tests of everything else, and everybody, have a build without.
+# All other tests, and users, have a library without fault points.
 {
 	my $traces = qr/le_fault|batch-committed/;
 	my @dirs = map { chomp; $_ } map { `$_ --pkglibdir` } $ENV{PG_CONFIG}, "$ENV{LE_FAULTS_TREE}/bin/pg_config";
 	my ($normal, $faults) = map { slurp_file("$_/lock_election.so") } @dirs;
 
 	unlike($normal, $traces, 'the normal library has no fault points');
-	like($faults, $traces, 'this one has');
+	like($faults, $traces, 'the library of this test has fault points');
 }
 
 {
 	$node->safe_psql('postgres', 'CREATE ROLE nobody_in_particular');
 	$a->query(q{SET ROLE nobody_in_particular; SELECT fault_set('attach', 'kill')});
-	like($a->error, qr/42501/, 'only a superuser sets a fault');
+	like($a->error, qr/42501/, 'only a superuser can set a fault');
 	$a->query('RESET ROLE');
 	nothing_left($node);
 }

@@ -1,5 +1,5 @@
-# Short moments: a renewal arrives while its deadline passes; a batch is being written; a process that flushes for
-# others is stopped; a server starts and does not know its standbys yet.
+# Short critical moments: a renewal arrives while its deadline passes; a batch is being written; a process that flushes
+# for others is stopped; a server starts and does not know its synchronous standbys yet.
 # Promises: D, L
 # Needs: faults
 use strict;
@@ -9,7 +9,7 @@ use LeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
-# Nobody writes dirty pages, for which the WAL would be flushed.
+# No process writes dirty pages, which would flush the WAL.
 my $node = new_node('main', faults => 1, init => [ allows_streaming => 1 ], conf => <<'CONF');
 autovacuum = off
 checkpoint_timeout = '1 h'
@@ -18,7 +18,7 @@ CONF
 my ($s, $other, $free) = map { session($node) } 1 .. 3;
 points_by(\$free);
 
-# The manager has taken its requests, and does not get on to read its clock, until it is let go.
+# Stops the manager after it has taken its requests, and before it reads its clock.
 sub hold_manager
 {
 	fault(q{set('manager-took', 'wait')});
@@ -32,8 +32,8 @@ sub let_manager_go
 	return $other->wait;
 }
 
-# The manager has taken its requests and is kept from reading its clock.  A renewal is posted, then the deadline passes.  The
-# manager is away for less than the second that would move all deadlines; if it is not, on a slow machine, they move.
+# The manager has taken its requests, but not read its clock. A renewal is posted, then the deadline passes. The manager
+# is stopped for less than one second; a longer pause, on a slow machine, would extend all deadlines.
 subtest 'a renewal that is posted before the deadline wins' => sub {
 	my $ttl = 0.7;
 	my @renewals = (
@@ -48,7 +48,7 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 		my ($name, $begin, $renew) = @$renewal;
 		my ($in_time, $answer);
 
-		# on a busy machine it may be posted too late
+		# On a busy machine, the renewal may be posted too late.
 		for (my $try = 1; $try <= 20 && !$in_time; $try++)
 		{
 			my $start = time;
@@ -63,15 +63,16 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 			let_manager_go();
 			$answer = $s->wait . $s->error;
 		}
-		is($answer, 't', $name);
+		is($answer, 't', "$name: a renewal that is posted in time succeeds");
 	}
 	$other->query(q{SELECT force_release_lock('busy')});
 	$other->query(q{SELECT force_release_lock('x')});
 	$other->query(q{SELECT force_resign('x')});
 };
 
-# Whoever looks at the lock in that batch finds it held, whether the renewal has come before or not.
-subtest 'nobody sees the deadline before the renewal' => sub {
+# Every session that checks the lock in that batch finds it held, whether its request comes before the renewal or after
+# it.
+subtest 'a check before the renewal in the same batch finds the lock held' => sub {
 	my $looks = session($node);
 	my $ttl = 0.7;
 	my ($in_time, @answers);
@@ -93,12 +94,12 @@ subtest 'nobody sees the deadline before the renewal' => sub {
 		@answers = map { $_->wait . $_->error } $looks, $s;
 		$free->query(q{SELECT force_release_lock('x')});
 	}
-	is("@answers", 't t', 'held, and renewed');
+	is("@answers", 't t', 'the lock is held and renewed');
 	$looks->quit;
 };
 
-# One batch has a release that lets the next waiter in, and a renewal of the lease on which that one waits.  The release was
-# posted first, both were posted before the lease's deadline, and the manager takes them after it.
+# One batch has a release that grants the lock to the next waiter, and a renewal of the lease of this waiter. The
+# release was posted first; both were posted before the deadline of the lease, and the manager takes them after it.
 subtest 'a lease that is kept alive before its deadline keeps its waiters' => sub {
 	my ($waiter, $keeper, $by) = map { session($node) } 1 .. 3;
 	my $ttl = 0.7;
@@ -106,14 +107,14 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 	foreach my $release (
 		[ 'a release by another session', $by, q{SELECT release_lock('x', %v)}, 'asks' ],
 		[ 'a release at a commit', $s, q{BEGIN; SELECT release_lock('x', %v); COMMIT}, 'asks' ],
-		[ 'a release without asking', $s, q{SELECT release_lock('x', %v)}, '' ],
+		[ 'an asynchronous release', $s, q{SELECT release_lock('x', %v)}, '' ],
 		[ 'a release by another session, in a batch that fails', $by, q{SELECT release_lock('x', %v)}, 'asks', 'fails' ],
-		[ 'a release without asking, in a batch that fails', $s, q{SELECT release_lock('x', %v)}, '', 'fails' ])
+		[ 'an asynchronous release, in a batch that fails', $s, q{SELECT release_lock('x', %v)}, '', 'fails' ])
 	{
 		my ($name, $releaser, $sql, $asks, $fails) = @$release;
 		my ($in_time, $alive, $token, $lease);
 
-		# on a busy machine they may be posted too late
+		# On a busy machine, they may be posted too late.
 		for (my $try = 1; $try <= 20 && !$in_time; $try++)
 		{
 			my $held = $s->query(q{SELECT acquire_lock('x', '1 min')});
@@ -131,7 +132,7 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 			$keeper->async("SELECT keep_alive($lease) IS NOT NULL");
 			asking($keeper);
 			$in_time = time < $start + $ttl;
-			wait_until(sub { time > $deadline + 0.15 }); # what a failure takes moves the deadline
+			wait_until(sub { time > $deadline + 0.15 }); # The time that a failure takes extends the deadline.
 			fault(q{set('batch-begun', 'error')}) if $fails;
 			let_manager_go();
 			$releaser->wait if $asks;
@@ -139,18 +140,19 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 			$token = $waiter->wait . $waiter->error;
 			$free->query(q{SELECT force_release_lock('x')});
 		}
-		is($alive, 't', "$name: the lease is kept alive");
-		like($token, qr/^\d+$/, 'and who waits on it is granted the lock');
+		is($alive, 't', "$name: the lease is renewed");
+		like($token, qr/^\d+$/, "$name: the waiter on the lease is granted the lock");
 		$keeper->query("SELECT revoke_lease($lease)");
 	}
 	$_->quit foreach $waiter, $keeper, $by;
 	nothing_left($node);
 };
 
-# The manager has read the clock to see what is due, and does not get on.  Who comes meanwhile is granted the lock in the same
-# batch.  If it is away for a second, on a slow machine, the deadlines move, and the lock is granted later.
+# The manager has read the clock to determine which deadlines have passed, and is stopped. A request that comes in the
+# meantime is granted the lock in the same batch. If the manager is stopped for a second, on a slow machine, all
+# deadlines are extended, and the lock is granted later.
 subtest 'a lock that has expired is granted for a whole TTL' => sub {
-	wait_for_sql($node, 'SELECT locks = 0 FROM lock_election.manager'); # nothing else is due
+	wait_for_sql($node, 'SELECT locks = 0 FROM lock_election.manager'); # nothing else expires
 	$s->query(q{SELECT acquire_lock('x', '700 ms')});
 	fault(q{set('batch-horizon', 'wait')});
 	wait_until(sub { fault(q{waiting('batch-horizon')}) ne '0' });
@@ -160,17 +162,17 @@ subtest 'a lock that has expired is granted for a whole TTL' => sub {
 	asking($other);
 	wait_until(sub { time > $end });
 	fault(q{release('batch-horizon')});
-	like($other->wait, qr/^\d+$/, 'granted');
-	is($free->query("SELECT expires_at >= timestamptz '$sent' + '10 s' FROM lock_election.locks WHERE name = 'x'"), 't', 'from when it was asked for');
+	like($other->wait, qr/^\d+$/, 'the lock is granted');
+	is($free->query("SELECT expires_at >= timestamptz '$sent' + '10 s' FROM lock_election.locks WHERE name = 'x'"), 't', 'the TTL starts when the request was posted');
 	$other->query(q{SELECT force_release_lock('x')});
 };
 
-# Nobody is told of a grant that is over: the next one has the lock.  The batch is away for less than the second that would
-# move all deadlines.
-subtest 'a grant that is over when its batch is committed' => sub {
+# A grant that has already expired is not reported: the next waiter has the lock. The batch is delayed for less than the
+# second that would extend all deadlines.
+subtest 'a grant that expires before its batch is committed' => sub {
 	my $next = session($node);
 
-	# Whether s waits first. Returns its error.
+	# With $waits, s waits first. Returns the error of s.
 	my $run = sub {
 		my ($waits) = @_;
 		my $token = $waits ? $free->query(q{SELECT acquire_lock('x', '1 h')}) : 0;
@@ -184,7 +186,7 @@ subtest 'a grant that is over when its batch is committed' => sub {
 		fault(q{set('batch-committed', 'sleep', 700)}) if $waits;
 		$free->query("SELECT release_lock('x', $token)") if $waits;
 		$s->wait;
-		like($next->wait, qr/^\d+$/, 'the next one has it');
+		like($next->wait, qr/^\d+$/, 'the next waiter is granted the lock');
 		$next->query(q{SELECT release_lock('x')});
 		return $s->error;
 	};
@@ -193,22 +195,23 @@ subtest 'a grant that is over when its batch is committed' => sub {
 	{
 		my $error = '';
 
-		# on a busy machine another batch may meet the fault, or this one is away for so long that deadlines move
+		# On a busy machine, another batch may run into the fault, or this batch is delayed so long that deadlines are
+		# extended.
 		for (my $try = 1; $try <= 10 && $error eq ''; $try++) { $error = $run->($waits); }
-		like($error, qr/ERROR:  LE001: lock "x" was lost while waiting for durability\nDETAIL:  It expired before the flush completed or the standbys confirmed it\./, $waits ? 'a waiter is told' : 'so is who did not wait');
+		like($error, qr/ERROR:  LE001: lock "x" was lost while waiting for durability\nDETAIL:  It expired before the flush completed or the standbys confirmed it\./, $waits ? 'a waiter gets an error for an expired grant' : 'a call that did not wait gets an error for an expired grant');
 	}
 	$next->quit;
 	nothing_left($node);
 };
 
-# The process that is to flush for all is stopped, and nobody wakes the others: each is answered all the same.
+# The process that flushes for all is stopped and wakes up nobody: every other session must get its reply nevertheless.
 subtest 'a flusher that is stopped' => sub {
 	my $asks = session($node);
 	my $walwriter = stop_walwriter($node);
 	my $inserted = sub { return $free->query('SELECT pg_current_wal_insert_lsn()'); };
 	my $is_flushed = sub { return $free->query("SELECT pg_current_wal_flush_lsn() > '$_[0]'"); };
 
-	# On a busy machine the manager may name this session too late: it has flushed for itself, and is answered.
+	# On a busy machine, the manager may appoint this session too late: it has flushed for itself and has its reply.
 	my $comes_to = sub {
 		my ($session, $point) = @_;
 
@@ -217,13 +220,14 @@ subtest 'a flusher that is stopped' => sub {
 	};
 	my $let_go = sub {
 		go_on($_) foreach @_;
-		like($_->wait, qr/^\d+$/, 'answered') foreach $s, $other;
+		like($_->wait, qr/^\d+$/, 'a session gets its reply') foreach $s, $other;
 		$_->query(q{SELECT count(release_lock(name)) FROM (VALUES ('first'), ('second')) AS locks (name)}) foreach $s, $other;
 		return;
 	};
 
-	# It does not begin.  The manager leaves it the time for that, also where it has been the flusher before; so the next one
-	# flushes for itself, and then for all.  Now and then a batch comes in between, and the manager does not wait any longer.
+	# The leader does not start to flush. The manager waits for that for some time, also if the session has been the
+	# leader before; so the next session flushes for itself, and then leads. Occasionally another batch comes in
+	# between, and the manager does not wait any longer.
 	my $patient = 0;
 	for (my $end = time + LeTest::timeout(); time < $end && $patient < 2;)
 	{
@@ -236,10 +240,10 @@ subtest 'a flusher that is stopped' => sub {
 		$patient++ if $comes_to->($other, 'flush-before') && $is_flushed->($before) eq 't';
 		$let_go->('flush-before', 'request-answered');
 	}
-	is($patient, 2, 'another one does not wait for it for ever, and relieves it');
+	is($patient, 2, 'another session stops waiting for the leader, and takes its place');
 
-	# It does not end.  Another one's answer is flushed by chance, so it is not taken from those that wait.  The manager names
-	# it while it waits for its next answer.
+	# The leader does not finish its flush. The reply of another session is flushed by chance, so it is not one of the
+	# waiters. The manager appoints it while it waits for its next reply.
 	my $relieved = 0;
 	for (my $try = 0; $try < 10 && !$relieved; $try++)
 	{
@@ -254,7 +258,7 @@ subtest 'a flusher that is stopped' => sub {
 		$free->query(q{SELECT pg_logical_emit_message(true, '', '')});
 		go_on('request-answered');
 
-		# now and then a batch has come in between, and it is named already
+		# Occasionally a batch has come in between, and the session is the leader already.
 		if ($flushes && !$comes_to->($other, 'flush-before'))
 		{
 			$other->wait;
@@ -270,9 +274,10 @@ subtest 'a flusher that is stopped' => sub {
 		$let_go->('flush-before');
 		$other->query(q{SELECT release_lock('held')});
 	}
-	ok($relieved, 'the manager relieves it, and one that waits for a lock flushes for all');
+	ok($relieved, 'the manager replaces the leader with a session that waits for a lock');
 
-	# It comes to an end.  An answer that came meanwhile is not flushed, and its session is the next one to do that.
+	# The leader finishes its flush. A reply that came in the meantime is not flushed, and its session becomes the next
+	# leader.
 	my $is_named = 0;
 	for (my $try = 0; $try < 10 && !$is_named; $try++)
 	{
@@ -290,15 +295,15 @@ subtest 'a flusher that is stopped' => sub {
 		$is_named = $comes_to->($other, 'flush-before') && $flushes && $is_flushed->($before) eq 'f';
 		$let_go->('flush-before');
 	}
-	ok($is_named, 'who came during a flush is named the next flusher');
+	ok($is_named, 'a session that came during a flush is the next leader');
 	kill('CONT', $walwriter);
 	$asks->quit;
 	nothing_left($node);
 };
 
-# Two sessions that come back after each flush share the next one.  On a busy machine one may come too late, now and then; a
-# machine that is busy all the time is one where it takes longer than a flush for each grant would.
-subtest 'a flush for as many as before' => sub {
+# Two sessions that return after each flush share the next one. On a busy machine, one of them may be too late
+# occasionally; a machine counts as busy if a run takes longer than one flush for each grant would take.
+subtest 'a flush for the same number of sessions as before' => sub {
 	my @sharing = map { session($node) } 1 .. 2;
 	my $pairs = 30;
 	my ($least, $quickest) = (2 * $pairs, 1000);
@@ -320,16 +325,17 @@ subtest 'a flush for as many as before' => sub {
 	SKIP:
 	{
 		skip 'the machine is busy', 1 if $least > 1.3 * $pairs && $quickest > 2 * $pairs * 0.0125;
-		cmp_ok($least, '<=', 1.3 * $pairs, 'most flushes are for both');
+		cmp_ok($least, '<=', 1.3 * $pairs, 'most flushes are for both sessions');
 	}
 	fault('clear()');
 	$_->quit foreach @sharing;
 	nothing_left($node);
 };
 
-# Flushes take long, and two sessions share them, until one is left: it does not wait for the other one any more.  It would, for
-# a second or more, until the other one's process flushes in its place.  On a busy machine other rounds may be long as well.
-subtest 'a flush for fewer than before' => sub {
+# Flushes take long, and two sessions share them until only one is left, which must not wait for the other one any more:
+# it would wait for a second or more, until the other process takes its place. On a busy machine, other rounds may be
+# long as well.
+subtest 'a flush for fewer sessions than before' => sub {
 	my @sharing = map { session($node) } 1 .. 2;
 	my $short = 0;
 
@@ -342,7 +348,7 @@ subtest 'a flush for fewer than before' => sub {
 			my $start = time;
 
 			$sharing[$_]->async("SELECT count(release_lock('shared $_', acquire_lock('shared $_'))) FROM generate_series(1, 8 - 4 * $_)") foreach 0, 1;
-			is($sharing[$_]->wait, 8 - 4 * $_, "round $round: session $_ is through") foreach 0, 1;
+			is($sharing[$_]->wait, 8 - 4 * $_, "round $round: session $_ is done") foreach 0, 1;
 			$short++ if time < $start + 0.8;
 		}
 	}
@@ -352,24 +358,24 @@ subtest 'a flush for fewer than before' => sub {
 	nothing_left($node);
 };
 
-# Who looks for long transactions meets the manager's, which are short.
-subtest 'the manager tells since when its transaction runs' => sub {
+# Monitoring of long transactions sees those of the manager, which are short.
+subtest 'xact_start of the manager' => sub {
 	my $started = q{SELECT xact_start FROM pg_stat_activity WHERE backend_type = 'lock_election manager'};
 
 	my $before = $free->query('SELECT clock_timestamp()');
 	stop_at('batch-begun');
 	$s->async(q{SELECT acquire_lock('x')});
 	stopped('batch-begun');
-	is($free->query("SELECT ($started) BETWEEN '$before' AND clock_timestamp()"), 't', 'since it was asked');
+	is($free->query("SELECT ($started) BETWEEN '$before' AND clock_timestamp()"), 't', 'xact_start is that of the current batch');
 	go_on('batch-begun');
-	like($s->wait, qr/^\d+$/, 'granted');
-	ok(wait_until(sub { $free->query($started) eq '' }), 'and then none');
+	like($s->wait, qr/^\d+$/, 'the lock is granted');
+	ok(wait_until(sub { $free->query($started) eq '' }), 'xact_start is null when the manager is idle');
 	$s->query(q{SELECT release_lock('x')});
 	nothing_left($node);
 };
 
-# One batch grants a lock to $other, and another one to a session that leads the flushes then; the manager is stopped after
-# its answers, and both sessions before they go on.
+# One batch grants a lock to $other, and another lock to a session that then leads the flushes. The manager is stopped
+# after its replies, and both sessions before they continue.
 sub grant_both
 {
 	my ($leader, $name) = @_;
@@ -381,7 +387,7 @@ sub grant_both
 	$other->async("SELECT acquire_lock('$name')");
 	stopped('request-posted');
 	stop_at('request-answered', $leader->pid);
-	$leader->async(q{SELECT acquire_lock('leads')});    # the last one is the first that can be named
+	$leader->async(q{SELECT acquire_lock('leads')}); # the last session is the first one that can be appointed
 	asking($leader);
 	stop_at('batch-before-hints');
 	go_on('manager-took');
@@ -390,60 +396,60 @@ sub grant_both
 	return;
 }
 
-# A leader ends, and names the next one as it goes.  The manager, which would relieve a leader that is gone, is stopped.  The next
-# one does not look before that: as no leader it would flush, and lead then.
-subtest 'a flusher that is named by one that ends' => sub {
+# A leader ends, and appoints the next one when it exits. The manager, which would replace a leader that is gone, is
+# stopped. The next session is stopped, too: otherwise it would flush and lead on its own.
+subtest 'a leader that is appointed by one that ends' => sub {
 	my $leader = session($node);
 	my $walwriter = stop_walwriter($node);
 
-	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than an answer
+	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than a reply
 	grant_both($leader, 'next');
 	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
 	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
 	$leader->wait;
-	like($leader->error, qr/57014/, 'a leader leaves');
+	like($leader->error, qr/57014/, 'a leader is cancelled');
 	stop_at('flush-before', $other->pid);
 	go_on('request-posted');
 	stopped('flush-before');
-	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it has named the next one, which leads before anything is flushed');
+	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'the next leader is appointed before anything is flushed');
 	go_on($_) foreach 'flush-before', 'batch-before-hints';
 	kill 'CONT', $walwriter;
-	like($other->wait, qr/^\d+$/, 'and then has its answer');
+	like($other->wait, qr/^\d+$/, 'the next leader gets its reply');
 	$other->query(q{SELECT release_lock('next')});
 	$s->wait;
 	$leader->quit;
 	nothing_left($node);
 };
 
-# A session is named as flusher, as one that is still in the stack from an earlier answer, before the manager has asked for a
-# flush of the next one: what others want is flushed already, and its own answer rests on more.
-subtest 'a flusher that is named before its own flush is asked for' => sub {
+# A session becomes the leader because of an entry in the stack from an earlier reply, before the manager has requested
+# a flush for its current reply: the flush that others need is done already, but its own reply needs more.
+subtest 'a leader that is appointed before its own flush is requested' => sub {
 	my $leader = session($node);
 	my $walwriter = stop_walwriter($node);
 
-	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than an answer
+	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than a reply
 	grant_both($leader, 'earlier');
 	$free->query('SELECT pg_cancel_backend(' . $other->pid . ')');
 	$other->wait;
-	like($other->error, qr/57014/, 'one that is in the stack does not wait any more');
-	$free->query(q{SELECT pg_logical_emit_message(true, '', '')}); # its commit flushes what there is so far
+	like($other->error, qr/57014/, 'a session in the stack is cancelled');
+	$free->query(q{SELECT pg_logical_emit_message(true, '', '')}); # its commit flushes the WAL written so far
 	stop_at('request-posted', $other->pid);
 	stop_at('answer-before-flush');
 
-	# it logs the transactions that run, every 15 s
+	# The background writer logs the running transactions every 15 s.
 	my $bgwriter = stop_kind($node, 'background writer');
 	go_on('batch-before-hints');
 	$other->async(q{SELECT acquire_lock('next')});
 	stopped('request-posted');
 	stopped('answer-before-flush');
 	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
-	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it is answered, and nothing is flushed');
+	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'the reply is sent, and its WAL is not flushed');
 	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
 	$leader->wait;
-	like($leader->error, qr/57014/, 'the leader leaves');
+	like($leader->error, qr/57014/, 'the leader is cancelled');
 	go_on('request-posted');
-	like($other->wait, qr/^\d+$/, 'it is granted the lock');
-	is($free->query("SELECT pg_current_wal_flush_lsn() >= '$written'"), 't', 'when that is flushed');
+	like($other->wait, qr/^\d+$/, 'the next leader is granted the lock');
+	is($free->query("SELECT pg_current_wal_flush_lsn() >= '$written'"), 't', 'the WAL of its grant is flushed');
 	go_on('answer-before-flush');
 	kill 'CONT', $walwriter, $bgwriter;
 	$s->wait;
@@ -452,27 +458,28 @@ subtest 'a flusher that is named before its own flush is asked for' => sub {
 	nothing_left($node);
 };
 
-# What is told of the time left is so when the answer comes, whatever that has waited for.
-subtest 'the time that is left' => sub {
+# The remaining time that a call returns is correct when the call returns, no matter what it has waited for.
+subtest 'the remaining time' => sub {
 	$s->query(q{SELECT campaign('e', 'c', '1 min')});
 	fault(q{set('durable-before', 'sleep', 3000)});
 	my ($left, $until) = split /\|/, $other->query(q{SELECT extract(epoch FROM valid_for), extract(epoch FROM expires_at - clock_timestamp()) FROM current_leader('e')});
-	cmp_ok($left, '<', 57.5, 'of a term');
-	cmp_ok($until, '<', 57.5, 'by its end, too');
+	cmp_ok($left, '<', 57.5, 'valid_for of a term excludes the wait for the flush');
+	cmp_ok($until, '<', 57.5, 'expires_at of a term excludes the wait for the flush');
 	$s->query(q{SELECT force_resign('e')});
 
 	my $lease = $s->query(q{SELECT grant_lease('1 min')});
 	fault(q{set('durable-before', 'sleep', 3000)});
 	$s->query("SELECT acquire_lock('x', lease => $lease)");
 	fault(q{set('durable-before', 'sleep', 3000)});
-	cmp_ok($s->query("SELECT extract(epoch FROM lease_time_to_live($lease))"), '<', 57.5, 'of a lease');
+	cmp_ok($s->query("SELECT extract(epoch FROM lease_time_to_live($lease))"), '<', 57.5, 'the remaining time of a lease excludes the wait for the flush');
 	$s->query("SELECT revoke_lease($lease)");
 	nothing_left($node);
 };
 
-# The manager ends most of it by itself, before the session asks again: that has to be flushed as well.  A crash would bring
-# back what is left on a lease of an hour.  Where the flush for the first step has come so late that it was for all, once more.
-subtest 'a lease with very much on it is revoked' => sub {
+# The manager ends most entries by itself before the session repeats its request: this has to be flushed as well,
+# because a crash would restore the entries on a lease of an hour. The test is repeated if the flush of the first step
+# was so late that it included everything.
+subtest 'a lease with 2000 locks is revoked' => sub {
 	my $unflushed = 'f';
 
 	$other->query('SET synchronous_commit = off');
@@ -489,17 +496,17 @@ subtest 'a lease with very much on it is revoked' => sub {
 		my $inserted = $free->query('SELECT pg_current_wal_insert_lsn()');
 		$unflushed = $free->query("SELECT pg_current_wal_flush_lsn() < '$inserted'");
 		fault(q{release('durable-before')});
-		is($s->wait, 't', 'it is revoked');
-		is($free->query("SELECT pg_current_wal_flush_lsn() >= '$inserted'"), 't', 'and flushed');
+		is($s->wait, 't', 'the lease is revoked');
+		is($free->query("SELECT pg_current_wal_flush_lsn() >= '$inserted'"), 't', 'the end of the lease is flushed');
 	}
-	is($unflushed, 't', 'its end was not flushed before');
+	is($unflushed, 't', 'the end of the lease was not flushed before');
 	kill('CONT', $writer);
 	$other->query('RESET synchronous_commit');
 	nothing_left($node);
 };
 
-# What hangs on a lease is read page by page: between two of them the tables are loaded again, and what the first page has
-# ended with goes away.
+# The entries of a lease are read page by page: between two pages, the tables are loaded again, and the last entry of
+# the first page ends.
 subtest 'a lease that changes while it is read' => sub {
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 	my $look = "SELECT count(*), count(DISTINCT (kind, name)), bool_and(granted) FROM lease_holds($lease)";
@@ -507,7 +514,7 @@ subtest 'a lease that changes while it is read' => sub {
 	my $pid = $s->pid;
 	my $asked = 0;
 
-	# a batch fails once
+	# Makes one batch fail.
 	my $reload = sub {
 		my $failed = $other->query('SELECT failed_batches FROM lock_election.stat');
 
@@ -516,7 +523,7 @@ subtest 'a lease that changes while it is read' => sub {
 		return $other->query('SELECT failed_batches FROM lock_election.stat') > $failed;
 	};
 
-	# it is between its first page and the second
+	# Stops the reader between the first page and the second.
 	my $begin = sub {
 		stop_at('request-done', $pid);
 		$s->async($look);
@@ -524,18 +531,18 @@ subtest 'a lease that changes while it is read' => sub {
 	};
 
 	$s->query("SELECT count(campaign(i || $long, 'c', lease => $lease)) FROM generate_series(1, 40) AS i");
-	is($s->query($look), '40|40|t', 'all is shown');
+	is($s->query($look), '40|40|t', 'all holds of the lease are shown');
 	$begin->();
-	is($other->query("SELECT proclaim(1 || $long, (SELECT term FROM lock_election.elections WHERE election = 1 || $long), 'd')"), 't', 'the row of the first one moves behind the others');
+	is($other->query("SELECT proclaim(1 || $long, (SELECT term FROM lock_election.elections WHERE election = 1 || $long), 'd')"), 't', 'a proclaim moves the row of the first entry behind the others');
 	ok($reload->(), 'the tables are loaded again');
 	go_on('request-done');
-	is($s->wait, '40|40|t', 'nothing is shown twice, or left out');
+	is($s->wait, '40|40|t', 'no hold is shown twice or omitted');
 	$begin->();
-	is($other->query("SELECT count(*) FILTER (WHERE resign(election, term)) FROM lock_election.elections WHERE election NOT IN (39 || $long, 40 || $long)"), 38, 'what was shown last goes');
+	is($other->query("SELECT count(*) FILTER (WHERE resign(election, term)) FROM lock_election.elections WHERE election NOT IN (39 || $long, 40 || $long)"), 38, 'the last shown entry and most others end');
 	go_on('request-done');
-	is($s->wait, '2|2|t', 'what stays is shown');
+	is($s->wait, '2|2|t', 'the remaining holds are shown');
 
-	# without end; a session stops before and after each request
+	# The reading is restarted until it gives up: the session stops before and after each request.
 	$s->query("SELECT count(acquire_lock(i || $long, lease => $lease)) FROM generate_series(1, 40) AS i");
 	stop_at('request-before-post', $pid);
 	$s->async($look);
@@ -550,29 +557,29 @@ subtest 'a lease that changes while it is read' => sub {
 	}
 	fault('clear()');
 	$s->wait;
-	like($s->error, qr/ERROR:  40001: the holds of lease $lease have changed too often while they were read\nDETAIL:  Reading them was restarted \d+ times\./, 'it is given up');
-	cmp_ok($asked, '<', 1000, 'in the end');
-	is($s->query($look), '42|42|t', 'and can be asked again');
+	like($s->error, qr/ERROR:  40001: the holds of lease $lease have changed too often while they were read\nDETAIL:  Reading them was restarted \d+ times\./, 'the call gives up when the holds change too often');
+	cmp_ok($asked, '<', 1000, 'the call gives up after a limited number of restarts');
+	is($s->query($look), '42|42|t', 'the call can be repeated');
 
-	# it ends meanwhile
+	# The call is cancelled, or the lease ends, during the reading.
 	$begin->();
 	$free->query("SELECT pg_cancel_backend($pid)");
 	go_on('request-done');
 	$s->wait;
-	like($s->error, qr/ERROR:  57014/, 'it is cancelled');
+	like($s->error, qr/ERROR:  57014/, 'the call is cancelled');
 	$begin->();
 	is($other->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
 	go_on('request-done');
-	is($s->wait, '', 'nothing is told of it');
-	like($s->error, qr/ERROR:  LE001: lease $lease does not exist, or has ended/, 'but that it has ended');
+	is($s->wait, '', 'no hold of a revoked lease is shown');
+	like($s->error, qr/ERROR:  LE001: lease $lease does not exist, or has ended/, 'the error says that the lease has ended');
 	$lease = $s->query(q{SELECT grant_lease('1 s')});
 	$look =~ s/lease_holds\(\d+\)/lease_holds($lease)/;
 	$s->query("SELECT count(acquire_lock(i || $long, lease => $lease)) FROM generate_series(1, 40) AS i");
 	$begin->();
 	wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.leases');
 	go_on('request-done');
-	is($s->wait, '', 'nor of one that has expired');
-	like($s->error, qr/ERROR:  LE001: lease "?$lease\b/, 'since its first page');
+	is($s->wait, '', 'no hold of an expired lease is shown');
+	like($s->error, qr/ERROR:  LE001: lease "?$lease\b/, 'the error says that the lease has expired');
 	nothing_left($node);
 };
 
@@ -580,22 +587,22 @@ SKIP:
 {
 	my $version = $free->query('SHOW server_version_num');
 	my %first = (15 => 150013, 16 => 160009, 17 => 170005);
-	skip 'this server does not tell that it does not know', 1 if $version < ($first{ int($version / 10000) } // 0);
+	skip 'this server does not report whether its list of synchronous standbys is initialized', 1 if $version < ($first{ int($version / 10000) } // 0);
 
-	subtest 'a server that does not know yet whether it has synchronous standbys' => sub {
+	subtest 'a server whose list of synchronous standbys is not initialized yet' => sub {
 		$_->query('SET synchronous_commit = local') foreach $free, $other;
 		$free->query(q{ALTER SYSTEM SET synchronous_standby_names = 'nosuch'});
 		$node->reload;
 		$s->query('SET statement_timeout = 500');
 		wait_until(sub { $s->query(q{SELECT acquire_lock('x')}); return $s->error =~ /57014/ || !$other->query(q{SELECT force_release_lock('x')}); });
-		like($s->error, qr/57014/, 'a standby is waited for');
+		like($s->error, qr/57014/, 'a grant waits for a synchronous standby');
 		fault('forget_standbys()');
 		$s->query(q{SELECT acquire_lock('x')});
-		like($s->error, qr/57014/, 'and now as well');
+		like($s->error, qr/57014/, 'a grant waits while the list is not initialized');
 		$free->query('ALTER SYSTEM RESET synchronous_standby_names');
 		$node->reload;
-		ok(wait_until(sub { return $s->query(q{SELECT acquire_lock('x')}) =~ /^\d+$/ }), 'until there is none');
-		is($s->query(q{RESET statement_timeout; SELECT release_lock('x')}), 't', 'released');
+		ok(wait_until(sub { return $s->query(q{SELECT acquire_lock('x')}) =~ /^\d+$/ }), 'a grant succeeds when there is no synchronous standby');
+		is($s->query(q{RESET statement_timeout; SELECT release_lock('x')}), 't', 'the lock is released');
 	};
 }
 

@@ -15,11 +15,12 @@ my $node = new_node('main', faults => 1, conf => "autovacuum = off\nlock_electio
 my ($s, $free) = map { session($node) } 1 .. 2;
 points_by(\$free);
 
-# When the managers of these databases were started, in seconds.  Those that are not connected yet are in no view.
+# Returns the start times, in seconds, of the managers of these databases. No view shows managers that are not connected
+# yet.
 sub managers_of
 {
 	my ($names) = @_;
-	my $read = sub { open(my $file, '<', $_[0]) or return ''; return scalar(<$file>) // ''; }; # some have ended meanwhile
+	my $read = sub { open(my $file, '<', $_[0]) or return ''; return scalar(<$file>) // ''; }; # some processes have ended in the meantime
 	my @started;
 
 	foreach my $process (glob('/proc/[0-9]*'))
@@ -34,7 +35,8 @@ sub managers_of
 
 sub manager { return $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'}); }
 
-# Waits for the n-th hit, and returns between which times it came: not before the last look that has not seen it.
+# Waits for the n-th hit. Returns two times between which it happened: the last check without it, and the first check
+# with it.
 sub until_hits
 {
 	my ($point, $n, $before) = @_;
@@ -45,8 +47,8 @@ sub until_hits
 	return ($before, time);
 }
 
-# The manager of this database fails at the point again and again: for how long at least, and at most, from the first time to
-# the n-th.
+# Makes the manager of this database fail repeatedly at the point. Returns the minimum and maximum time from the first
+# hit to the n-th.
 sub fails_for
 {
 	my ($dbname, $point, $n) = @_;
@@ -59,7 +61,7 @@ sub fails_for
 	return ($last[0] - $first[1], $last[1] - $first[0]);
 }
 
-# The same in a new database, which none has failed in: again where it takes too long, as it may on a busy machine.
+# The same in a new database without failures. Repeats the test if it takes too long, as on a busy machine.
 sub fails_for_less_than
 {
 	my ($seconds, $point, $n) = @_;
@@ -74,56 +76,56 @@ sub fails_for_less_than
 		push @served, one($node, q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}, 'fails');
 		$free->query('DROP DATABASE fails');
 	}
-	is(join(' ', @served), join(' ', map { 't' } @served), 'until one lives');
-	cmp_ok($least, '<', $seconds, 'and no later');
+	is(join(' ', @served), join(' ', map { 't' } @served), 'the database is served when its manager no longer fails');
+	cmp_ok($least, '<', $seconds, "the retries take less than $seconds s");
 	return $most;
 }
 
-# The launcher reads the databases twice, and has done all that it found in the first turn.
+# Waits until the launcher has read the databases twice, so that it has processed the results of the first read.
 sub let_launcher_read
 {
 	foreach (1, 2)
 	{
 		my $before = fault(q{hits('launcher-scanned')});
 
-		$free->query('ALTER DATABASE postgres CONNECTION LIMIT -1'); # wakes it
+		$free->query('ALTER DATABASE postgres CONNECTION LIMIT -1'); # wakes the launcher up
 		until_hits('launcher-scanned', $before + 1);
 	}
 	return;
 }
 
-subtest 'a manager that fails again and again' => sub {
+subtest 'a manager that fails repeatedly' => sub {
 	my $token = $s->query(q{SELECT acquire_lock('x', '1 h')});
 
 	my ($least, $most) = fails_for('postgres', 'manager-start', 6);
-	cmp_ok($most, '>', 3.0, 'is started after 0.1, 0.2, 0.4, 0.8 and 1.6 s');
+	cmp_ok($most, '>', 3.0, 'a failing manager is restarted after 0.1, 0.2, 0.4, 0.8 and 1.6 s');
 	$s->async("SELECT is_held('x', $token)");
 	sleep 0.5;
-	ok(!$s->ready, 'who asks meanwhile waits');
+	ok(!$s->ready, 'a request waits while the manager fails');
 	fault('clear()');
-	is($s->wait, 't', 'until one lives');
-	is($s->query("SELECT release_lock('x', $token)"), 't', 'and nothing is lost');
-	$least < 15 ? pass('and no later') : fails_for_less_than(15, 'manager-start', 6);
+	is($s->wait, 't', 'the request gets its reply when the manager starts');
+	is($s->query("SELECT release_lock('x', $token)"), 't', 'the lock is still held, and is released');
+	$least < 15 ? pass('the retries take less than 15 s') : fails_for_less_than(15, 'manager-start', 6);
 };
 
-# The launcher hears of its end from the postmaster.
-subtest 'a manager that does not even begin' => sub {
+# The postmaster tells the launcher about the end of the process.
+subtest 'a manager that fails before it takes its entry' => sub {
 	my $most = fails_for_less_than(9, 'manager-before-entry', 4);
-	cmp_ok($most, '>', 0.6, 'is started after 0.1, 0.2 and 0.4 s');
+	cmp_ok($most, '>', 0.6, 'the manager is restarted after 0.1, 0.2 and 0.4 s');
 };
 
-# Everything that changes a database does so.
-subtest 'a launcher that is woken again and again' => sub {
+# Each command that changes a database wakes the launcher up.
+subtest 'a launcher that is woken up repeatedly' => sub {
 	my $scans = sub { return fault(q{hits('launcher-scanned')}); };
 	my ($start, $before) = (time, $scans->());
 
 	$free->query(q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP EXECUTE 'ALTER DATABASE postgres CONNECTION LIMIT ' || 50 + i % 2; COMMIT; END LOOP; END $$});
-	is($free->error, '', 'a database is changed very often');
-	cmp_ok($scans->() - $before, '<=', 2 + 10 * (time - $start), 'reads the databases ten times a second at most');
+	is($free->error, '', 'a database is changed 300 times');
+	cmp_ok($scans->() - $before, '<=', 2 + 10 * (time - $start), 'the launcher reads the databases at most ten times per second');
 	$free->query('ALTER DATABASE postgres CONNECTION LIMIT -1');
 };
 
-subtest 'a manager that leaves again and again' => sub {
+subtest 'a manager that exits repeatedly' => sub {
 	my $pid = manager();
 	my $started = q{SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres' AND pid = };
 	my $first = $free->query($started . $pid);
@@ -135,12 +137,12 @@ subtest 'a manager that leaves again and again' => sub {
 		$pid = manager();
 	}
 	my $took = $free->query($started . $pid) - $first;
-	cmp_ok($took, '>', 0.7, 'is started ten times a second at most');
-	cmp_ok($took, '<', 30, 'but that soon');
+	cmp_ok($took, '>', 0.7, 'the manager is restarted at most ten times per second');
+	cmp_ok($took, '<', 30, 'the manager is restarted within 30 s');
 };
 
-# They may be many, and most of them do not have the extension.
-subtest 'databases that are new' => sub {
+# There may be many new databases, most of them without the extension.
+subtest 'new databases' => sub {
 	my $new = qr/new\d/;
 	my $launcher = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 	my $log_at = -s $node->logfile;
@@ -152,35 +154,35 @@ subtest 'databases that are new' => sub {
 	stop_asleep($launcher);
 	$free->query('CREATE DATABASE new9 IS_TEMPLATE true');
 	$free->query("CREATE DATABASE new$_") foreach 1 .. 6;
-	$free->query(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'new6'}); # its DROP was interrupted
+	$free->query(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'new6'}); # like a database whose DROP was interrupted
 	kill 'CONT', $launcher;
 	wait_until(sub { $started = managers_of($new); return @$started >= 3 });
 	my $end = time + 2;
 	wait_until(sub { my $now = managers_of($new); $started = $now if @$now > @$started; return time > $end });
-	is(scalar @$started, 3, 'three at a time are looked into');
-	cmp_ok($started->[2] - $started->[0], '>', 1, 'one after the other, where that takes no more than a second');
+	is(scalar @$started, 3, 'at most three new databases are probed at the same time');
+	cmp_ok($started->[2] - $started->[0], '>', 1, 'the probes start one after another if each takes no more than a second');
 	my ($shorter) = sort { $a <=> $b } map { $started->[ $_ + 1 ] - $started->[$_] } 0, 1;
-	cmp_ok($shorter, '<', 4, 'and not much longer'); # on a busy machine one of them may be
+	cmp_ok($shorter, '<', 4, 'a slow probe delays the next one by little more than a second'); # on a busy machine one of them may be
 	my ($dropped) = grep { !@{ managers_of("new$_") } } 1 .. 5;
 	$free->query("DROP DATABASE new$dropped");
-	is($free->error, '', 'one that none has looked into yet is dropped');
+	is($free->error, '', 'a database that is not probed yet can be dropped');
 	let_launcher_read();
 	$s->query(q{SELECT release_lock('x', acquire_lock('x'))});
-	is($s->error, '', 'a database that has the extension goes on');
+	is($s->error, '', 'a database with the extension works in the meantime');
 	go_on('manager-before-entry');
-	ok(wait_until(sub { $looked_into->() - $before >= 4 && !@{ managers_of($new) } }), 'then the others, and none has a manager that stays');
+	ok(wait_until(sub { $looked_into->() - $before >= 4 && !@{ managers_of($new) } }), 'the other databases are probed, and no manager stays');
 	$s->query('SELECT pg_sleep(0.3)');
-	is($looked_into->() - $before, 4, 'no template, none that is dropped, nor one that nobody can connect to');
+	is($looked_into->() - $before, 4, 'templates, dropped and invalid databases are not probed');
 	fault('clear()');
 	my $log = slurp_file($node->logfile);
-	is(join(' ', sort map { /CONTEXT:  lock_election manager (new\d)/ ? $1 : () } split /\n/, $log), '', 'nor has anything to say');
-	unlike(slurp_file($node->logfile, $log_at), qr/FATAL/, 'and none fails');
+	is(join(' ', sort map { /CONTEXT:  lock_election manager (new\d)/ ? $1 : () } split /\n/, $log), '', 'a probe writes nothing to the log');
+	unlike(slurp_file($node->logfile, $log_at), qr/FATAL/, 'no probe fails');
 	$free->query('ALTER DATABASE new9 IS_TEMPLATE false');
-	is(join('', map { $free->query("DROP DATABASE new$_") . $free->error } grep { $_ != $dropped } 1 .. 6, 9), '', 'and all can be dropped');
+	is(join('', map { $free->query("DROP DATABASE new$_") . $free->error } grep { $_ != $dropped } 1 .. 6, 9), '', 'all databases can be dropped');
 };
 
-# A command keeps managers from a database that the launcher is about to look into.
-subtest 'a database that is new, and reserved' => sub {
+# A command reserves a database that the launcher is about to probe.
+subtest 'a new database that is reserved' => sub {
 	my $launcher = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 	my $probes = sub { return fault(q{hits('launcher-probe')}); };
 
@@ -190,19 +192,19 @@ subtest 'a database that is new, and reserved' => sub {
 	my ($before, $start) = ($probes->(), time);
 	kill 'CONT', $launcher;
 	until_hits('launcher-probe', $before + 4);
-	cmp_ok(time - $start, '>=', 0.3, 'it tries that again and again, but not all the time');
-	is(@{ managers_of('reserved') }, 0, 'no manager is started');
+	cmp_ok(time - $start, '>=', 0.3, 'the probe is retried repeatedly, with pauses');
+	is(@{ managers_of('reserved') }, 0, 'no manager is started for a reserved database');
 	stop_at('manager-before-entry');
 	$s->query('ROLLBACK');
 	stopped('manager-before-entry');
-	is(@{ managers_of('reserved') }, 1, 'then it is');
+	is(@{ managers_of('reserved') }, 1, 'a manager is started after the reservation');
 	go_on('manager-before-entry');
 	$free->query('DROP DATABASE reserved');
-	is($free->error, '', 'and leaves');
+	is($free->error, '', 'the database is dropped after its manager has exited');
 };
 
-# Whoever has waited while it starts has it once it runs.
-subtest 'a manager that leaves for good' => sub {
+# A session that has waited for the start of the manager is connected to it once it runs.
+subtest 'a manager that exits for good' => sub {
 	$free->query('CREATE DATABASE gone');
 	my ($asks, $admin) = map { session($node, dbname => 'gone') } 1 .. 2;
 	my $pid = manager();
@@ -213,21 +215,22 @@ subtest 'a manager that leaves for good' => sub {
 	stopped('manager-start');
 	asking($asks);
 	go_on('manager-start');
-	is($asks->wait, 'f', 'one has waited for it');
+	is($asks->wait, 'f', 'a session has waited for the manager');
 	fault(q{set('manager-start', 'sleep', ms => 1, times => 0)});
-	is($admin->query('DROP EXTENSION lock_election') . $admin->error, '', 'it has to leave');
+	is($admin->query('DROP EXTENSION lock_election') . $admin->error, '', 'DROP EXTENSION ends the manager');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'gone'});
 	kill 'TERM', $pid;
 	until_hits('manager-start', 1);
-	is($s->query(q{SELECT is_held('x', 1)}), 'f', 'one that is wanted is started');
+	is($s->query(q{SELECT is_held('x', 1)}), 'f', 'the manager of another database is restarted');
 	let_launcher_read();
-	is(fault(q{hits('manager-start')}), 1, 'and no other');
+	is(fault(q{hits('manager-start')}), 1, 'the manager of the dropped extension is not restarted');
 	fault('clear()');
 	$_->quit foreach $asks, $admin;
-	ok(wait_until(sub { $free->query('DROP DATABASE gone'); return $free->error eq ''; }), 'the database is dropped when both sessions have gone');
+	ok(wait_until(sub { $free->query('DROP DATABASE gone'); return $free->error eq ''; }), 'the database is dropped when both sessions have ended');
 };
 
-# What the first of them has done counts for the transaction, although its number is higher than that of the second one.
+# The effects of a command in a subtransaction belong to the transaction, although its number is higher than that of the
+# command after it.
 subtest 'commands in a subtransaction, and after it' => sub {
 	foreach my $name (qw(sub_a sub_b))
 	{
@@ -235,82 +238,82 @@ subtest 'commands in a subtransaction, and after it' => sub {
 		$node->safe_psql($name, q{CREATE EXTENSION lock_election; SELECT acquire_lock('x', '1 h', owner => 'me')});
 	}
 	is($s->query('BEGIN; SAVEPOINT a; ALTER DATABASE sub_a RENAME TO sub_c; RELEASE a; ALTER DATABASE sub_b RENAME TO sub_d; COMMIT') . $s->error, '',
-		'two databases are renamed');
+		'two databases are renamed in one transaction');
 	foreach my $name (qw(sub_c sub_d))
 	{
 		is($node->safe_psql($name, q{SELECT count(*) FROM lock_election.locks}), 1, "$name: its lock is held");
 		my $error = ($node->psql($name, 'BEGIN; SAVEPOINT a; DROP EXTENSION lock_election; RELEASE a; CREATE EXTENSION lock_election; DROP EXTENSION lock_election; COMMIT'))[2];
-		is($error, '', 'the extension is dropped, made and dropped');
+		is($error, '', "$name: the extension is dropped, created and dropped");
 		$free->query("DROP DATABASE $name");
-		is($free->error, '', 'and the database');
+		is($free->error, '', "$name: the database is dropped");
 	}
 };
 
-subtest 'a notifier that fails again and again' => sub {
+subtest 'a notifier that fails repeatedly' => sub {
 	my $sent = q{SELECT hints_sent, hints_dropped FROM lock_election.stat};
 	my $start = time;
 
 	fault(q{set('notifier-sent', 'fatal', times => 0)});
-	is($s->query(q{SELECT (enqueue_lock('y')).granted}), 't', 'a lock is held');
+	is($s->query(q{SELECT (enqueue_lock('y')).granted}), 't', 'a lock is acquired');
 	$s->query(q{SELECT token FROM enqueue_lock('y', owner => 'next')});
-	is($s->query(q{SELECT release_lock('y')}), 't', 'a place is granted');
+	is($s->query(q{SELECT release_lock('y')}), 't', 'the next place is granted');
 	my @first = until_hits('notifier-sent', 1, $start);
 	my @last = until_hits('notifier-sent', 3);
-	cmp_ok($last[1] - $first[0], '>', 1.8, 'is started once a second');
-	cmp_ok($last[0] - $first[1], '<', 30, 'and no later');
-	is($free->query($sent), '0|0', 'nothing counts as sent');
+	cmp_ok($last[1] - $first[0], '>', 1.8, 'a failing notifier is restarted at most once per second');
+	cmp_ok($last[0] - $first[1], '<', 30, 'a failing notifier is restarted within 30 s');
+	is($free->query($sent), '0|0', 'no hint counts as sent');
 	fault('clear()');
-	ok(wait_for_sql($node, $sent, '1|0'), 'until one lives');
+	ok(wait_for_sql($node, $sent, '1|0'), 'the hint is sent when the notifier no longer fails');
 	$free->query(q{SELECT force_release_lock('y')});
 	nothing_left($node);
 };
 
-subtest 'what a notifier tells of itself' => sub {
+subtest 'the notifier in pg_stat_activity' => sub {
 	my $tells = sub {
 		return $free->query("SELECT state, query, $_[0] FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'postgres'");
 	};
 	my $before = $free->query('SELECT clock_timestamp()');
 
 	stop_at('notifier-before-commit');
-	is($s->query(q{SELECT campaign('e', 'me', '1 h') IS NOT NULL}), 't', 'something to announce');
+	is($s->query(q{SELECT campaign('e', 'me', '1 h') IS NOT NULL}), 't', 'an election causes a notification');
 	stopped('notifier-before-commit');
-	is($tells->("xact_start > '$before'"), 'active|sending notifications|t', 'while it sends');
+	is($tells->("xact_start > '$before'"), 'active|sending notifications|t', 'the notifier is active while it sends');
 	go_on('notifier-before-commit');
-	ok(wait_until(sub { $tells->('xact_start IS NULL') eq 'idle|sending notifications|t' }), 'and when it has');
+	ok(wait_until(sub { $tells->('xact_start IS NULL') eq 'idle|sending notifications|t' }), 'the notifier is idle afterwards');
 	my $sent = fault(q{hits('notifier-sent')});
-	is($s->query(q{SELECT force_resign('e')}) . $s->error, '1', 'the term ends');
+	is($s->query(q{SELECT force_resign('e')}) . $s->error, '1', 'the term is ended by force');
 	until_hits('notifier-sent', $sent + 1);
 };
 
-# A notifier that has committed, and is stopped before it counts that, finds the hints of another database in its place.
-subtest 'a notifier whose entry has been given away' => sub {
+# A notifier that has committed is stopped before it counts its hints; in the meantime, another database gets its entry.
+subtest 'a notifier whose entry is reused' => sub {
 	my $announces = q{SELECT campaign('e', 'me', '1 h') IS NOT NULL};
 	my $sent = q{SELECT hints_sent, hints_dropped FROM lock_election.stat};
 
-	one($node, "CREATE DATABASE $_") foreach 'gone', 'heir'; # no database is made while a process is stopped
+	one($node, "CREATE DATABASE $_") foreach 'gone', 'heir'; # no database can be created while a process is stopped
 	one($node, 'CREATE EXTENSION lock_election', 'gone');
-	fault(q{set('notifier-sent', 'sleep', 3000)}); # a release would let it see that it has to leave
-	is(one($node, $announces, 'gone'), 't', 'something to announce');
+	fault(q{set('notifier-sent', 'sleep', 3000)}); # a release of the fault point would let it notice that it has to exit
+	is(one($node, $announces, 'gone'), 't', 'an election causes a notification');
 	until_hits('notifier-sent', 1);
 	my $old = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'gone'});
 	kill 'STOP', $old;
 	one($node, 'DROP EXTENSION lock_election', 'gone');
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'gone'}, '0');
-	let_launcher_read(); # and frees the entry
+	let_launcher_read(); # the launcher frees the entry
 	one($node, 'CREATE EXTENSION lock_election', 'heir');
-	is(one($node, $announces, 'heir'), 't', 'something to announce in another one');
+	is(one($node, $announces, 'heir'), 't', 'an election in another database causes a notification');
 	wait_for_sql($node, $sent, '1|0', dbname => 'heir');
 	kill 'CONT', $old;
-	ok(wait_until(sub { !kill 0, $old }), 'the notifier leaves');
-	is(one($node, $sent, 'heir'), '1|0', 'and counts nothing there');
-	is(one($node, q{SELECT force_resign('e')}, 'heir'), '1', 'the other one goes on');
+	ok(wait_until(sub { !kill 0, $old }), 'the old notifier exits');
+	is(one($node, $sent, 'heir'), '1|0', 'the old notifier does not count its hint for the other database');
+	is(one($node, q{SELECT force_resign('e')}, 'heir'), '1', 'the other database works');
 	wait_for_sql($node, $sent, '2|0', dbname => 'heir');
-	is(join('', map { $free->query("DROP DATABASE $_") . $free->error } 'gone', 'heir'), '', 'and leaves');
+	is(join('', map { $free->query("DROP DATABASE $_") . $free->error } 'gone', 'heir'), '', 'both databases can be dropped');
 };
 $free->quit;
 
-# Why there is no manager is said of the one that is to come, not of the one before.
-subtest 'a manager that begins after none could' => sub {
+# The reason why there is no manager refers to the next manager, not to the previous one.
+subtest 'a manager that starts after a lack of workers' => sub {
 	my $few = new_node('few', faults => 1, conf => "autovacuum = off\nmax_worker_processes = 2\nmax_logical_replication_workers = 0\n");
 
 	$free = session($few);
@@ -318,19 +321,20 @@ subtest 'a manager that begins after none could' => sub {
 	one($few, 'CREATE EXTENSION lock_election', 'second');
 	my $waits = session($few, dbname => 'second');
 	$waits->query(q{SELECT acquire_lock('x')});
-	like($waits->error, qr/DETAIL:  No background worker is free for it/, 'one worker is not enough for two');
+	like($waits->error, qr/DETAIL:  No background worker is free for it/, 'one worker is not enough for two databases');
 	stop_at('manager-start');
-	is($free->query('DROP EXTENSION lock_election') . $free->error, '', 'the other one goes');
+	is($free->query('DROP EXTENSION lock_election') . $free->error, '', 'the extension in the other database is dropped');
 	stopped('manager-start');
 	$waits->query(q{SELECT acquire_lock('x')});
-	like($waits->error, qr/DETAIL:  It did not start within 5\.0 seconds\./, 'the next one has not begun yet');
+	like($waits->error, qr/DETAIL:  It did not start within 5\.0 seconds\./, 'the error says that the next manager has not started yet');
 	go_on('manager-start');
-	like($waits->query(q{SELECT acquire_lock('x', wait => '20 s')}), qr/^\d+$/, 'then it has');
+	like($waits->query(q{SELECT acquire_lock('x', wait => '20 s')}), qr/^\d+$/, 'requests are served when the manager has started');
 	$_->quit foreach $waits, $free;
 	$few->stop;
 };
 
-# What they have left is in the entry of their database, which a launcher that has not seen its manager is not to give back.
+# The mail of ended sessions is in the entry of their database, which a new launcher must not free before it has seen
+# the manager.
 subtest 'sessions end after the launcher and the manager' => sub {
 	my $worker = sub {
 		return $free->query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election $_[0]' AND coalesce(datname, 'deserted') = 'deserted'");
@@ -343,7 +347,7 @@ subtest 'sessions end after the launcher and the manager' => sub {
 	one($node, 'CREATE EXTENSION lock_election', 'deserted');
 	my ($acquires, $releases) = map { session($node, dbname => 'deserted') } 1 .. 2;
 
-	# a rollback
+	# A rollback.
 	$acquires->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
 	my ($launcher, $manager, $pid) = ($worker->('launcher'), $worker->('manager'), $acquires->pid);
 	kill 'STOP', $pid;
@@ -352,13 +356,13 @@ subtest 'sessions end after the launcher and the manager' => sub {
 	kill 'CONT', $pid;
 	$gone->($pid);
 	wait_until(sub { $worker->('launcher') }) or die 'there is no launcher';
-	is($is_free->('open'), 't', 'what was rolled back is not held');
+	is($is_free->('open'), 't', 'a lock that was rolled back is free');
 
-	# a release that was answered
+	# A release that was reported.
 	my $token = $releases->query(q{SELECT acquire_lock('told', '5 min')});
 	($launcher, $manager, $pid) = ($worker->('launcher'), $worker->('manager'), $releases->pid);
 	stop_asleep($manager);
-	is($releases->query("SELECT release_lock('told', $token)"), 't', 'a release that is answered while the manager is stopped');
+	is($releases->query("SELECT release_lock('told', $token)"), 't', 'a release is reported while the manager is stopped');
 	$releases->quit;
 	$gone->($pid);
 	fault("set('manager-took', 'error', pid => $manager)");
@@ -367,9 +371,9 @@ subtest 'sessions end after the launcher and the manager' => sub {
 	kill 'CONT', $manager;
 	$gone->($manager);
 	wait_until(sub { $worker->('launcher') }) or die 'there is no launcher';
-	is($is_free->('told'), 't', 'is made');
+	is($is_free->('told'), 't', 'the reported release is applied');
 
-	# and it is nobody's query that can be cancelled
+	# The launcher ignores query cancels.
 	$launcher = $worker->('launcher');
 	$free->query("SELECT pg_cancel_backend($launcher)");
 	one($node, 'CREATE DATABASE later');
