@@ -1,5 +1,6 @@
 # Heavy requests are deferred, and the manager backs off after them. It is stopped in the middle of one; or each batch
-# takes 50 ms, so that the rollback of very many locks takes some seconds, and other requests can be observed meanwhile.
+# takes 50 ms, so that the rollback of many locks takes some seconds, and other requests can be observed in the
+# meantime.
 # Promises: G
 # Needs: faults
 use strict;
@@ -35,7 +36,7 @@ my $others = LeWire->new($node);
 my $waits = LeWire->new($node);
 my $renews = LeWire->new($node);
 
-# The manager rests only where others ask for little.
+# Starts a stream of light requests: the manager backs off only while there are other requests.
 sub ask_for_little
 {
 	$others->query(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM pg_sleep(0.01), release_lock('little', acquire_lock('little')); COMMIT; END LOOP; END $$});
@@ -58,7 +59,7 @@ sub begin_heavy
 	fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
 	$hog->query('ROLLBACK');
 
-	# it asks for something, and has to wait until all is undone
+	# The next request of this session waits until the rollback is complete.
 	$hog->wait('Z');
 	$hog->query(q{SELECT acquire_lock('behind')});
 	ask_for_little();
@@ -68,13 +69,13 @@ sub begin_heavy
 sub end_heavy
 {
 	end_little();
-	like($hog->wait('Z'), qr/^\d+$/, 'the rollback is done') or diag($hog->error);
+	like($hog->wait('Z'), qr/^\d+$/, 'the rollback is complete') or diag($hog->error);
 	ask($hog, q{SELECT release_lock('behind', token) FROM lock_election.locks WHERE name = 'behind'});
 	return nothing_left($node, undef, timeout => 30);
 }
 
-# Keeps the manager at the beginning of a batch until three have asked, in this order: somebody for little, whom that batch
-# is for, and in the next one a rollback that is more than a batch has room for, and this.
+# Keeps the manager at the start of a batch until three requests are posted, in this order: a light one, which this
+# batch serves; and for the next batch, a rollback that exceeds the limit of a batch, and the given statement.
 sub ask_behind_heavy
 {
 	my ($session, $sql) = @_;
@@ -90,8 +91,8 @@ sub ask_behind_heavy
 	return;
 }
 
-# The first batch of the rollback takes more than 50 ms, so that the back-off after it is as long as it can be, 100 ms. The next
-# batch comes within it, unless the machine does not run the manager for so long; then once more.
+# The first batch of the rollback takes more than 50 ms, so the back-off after it has its maximum of 100 ms. The next
+# batch comes within the back-off, unless the machine does not run the manager for so long; then the test is repeated.
 subtest 'the manager backs off after heavy work' => sub {
 	my $place = names('place', 20);
 	my $waiting = ask($renews, "SELECT (enqueue_locks($place, ttl => '1 h')).token");
@@ -117,20 +118,20 @@ subtest 'the manager backs off after heavy work' => sub {
 		$granted = ask($free, "SELECT count(*) FROM _lock_election.slot WHERE name = ANY ($mine)");
 		$renewed = !is_busy($renews, 30);
 		fault(q{release('batch-done')});
-		is($renews->wait('Z'), 't', 'whoever keeps a place of many names alive is answered');
-		is($others->wait('Z'), 'f', 'whoever asks for little is answered');
+		is($renews->wait('Z'), 't', 'a renewal of places for many names is served');
+		is($others->wait('Z'), 'f', 'a light request is served');
 		my $token = $waits->wait('Z');
-		like($token, qr/^\d+$/, 'then whoever asks for a heavy one');
+		like($token, qr/^\d+$/, 'a heavy request is served after the back-off');
 		ask($waits, "SELECT release_locks($mine, $token)");
 	}
-	is($granted, 0, 'twenty locks are not granted while the manager backs off');
-	ok($renewed, 'a renewal of twenty waits for no turn');
+	is($granted, 0, 'twenty locks are not granted during the back-off');
+	ok($renewed, 'a renewal of twenty places is not deferred');
 	ask($renews, "SELECT release_locks($place, $waiting)");
 	nothing_left($node);
 };
 
-# What is refused, or holds nothing, is looked up all the same: a batch has room for some of those who ask for a thousand.
-subtest 'names that are only looked up' => sub {
+# Lookups count even if they fail or find nothing: a batch has room for only some of the requests for a thousand names.
+subtest 'requests that only look names up' => sub {
 	my @crowd = map { LeWire->new($node) } 1 .. 20;
 	my $all = names('held', 1000);
 
@@ -153,18 +154,18 @@ subtest 'names that are only looked up' => sub {
 		$others->wait('Z');
 		stopped('batch-done');
 		my $answered = grep { !is_busy($_, 0.05) } @crowd;
-		cmp_ok($answered, '<', 10, "a batch serves some of those who ask: $sql");
+		cmp_ok($answered, '<', 10, "a batch serves only some of the requests: $sql");
 		fault('clear()');
-		like($_->wait('Z'), qr/^0?$/, 'each is answered') foreach @crowd;
-		is($_->error, '', 'without an error') foreach @crowd;
+		like($_->wait('Z'), qr/^0?$/, 'each request is served') foreach @crowd;
+		is($_->error, '', 'each request is served without an error') foreach @crowd;
 	}
 	$_->quit foreach @crowd;
-	is(ask($hog, 'SELECT force_release_role(current_user::regrole)'), '1000', 'what was held is held');
+	is(ask($hog, 'SELECT force_release_role(current_user::regrole)'), '1000', 'the held locks are unchanged');
 	nothing_left($node);
 };
 
-# The health is everybody's: nobody makes a server look ill by heavy requests.
-subtest 'who waits for a turn does not wait for the manager' => sub {
+# health() is about the whole server: heavy requests of some sessions must not make it report a problem.
+subtest 'deferred requests are no problem for health()' => sub {
 	my @hogs = map { LeWire->new($node) } 1 .. 24;
 
 	foreach my $i (0 .. $#hogs)
@@ -178,11 +179,11 @@ subtest 'who waits for a turn does not wait for the manager' => sub {
 	$waits->query('SELECT acquire_locks(' . names('mine', 20) . ')');
 	my $end = time + 2.5;
 	wait_until(sub { time > $end });
-	ok(is_busy($waits), 'for more than two seconds');
-	is(ask($free, q{SELECT problem, request_wait < '1 s' FROM lock_election.health()}), '|t', 'health() is well');
+	ok(is_busy($waits), 'a heavy request waits for more than two seconds');
+	is(ask($free, q{SELECT problem, request_wait < '1 s' FROM lock_election.health()}), '|t', 'health() reports no problem');
 	end_little();
 	my $token = $waits->wait('Z');
-	like($token, qr/^\d+$/, 'granted');
+	like($token, qr/^\d+$/, 'the heavy request is granted');
 	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
 	$_->wait('Z') foreach @hogs;
 	$_->quit foreach @hogs;
@@ -199,7 +200,7 @@ subtest 'heavy requests take turns' => sub {
 	end_heavy();
 };
 
-subtest 'who is deferred gives up' => sub {
+subtest 'deferred requests that give up' => sub {
 	begin_heavy();
 	my $ended = 0;
 	foreach my $i (1 .. 5)
@@ -213,33 +214,34 @@ subtest 'who is deferred gives up' => sub {
 		$gone->query('SELECT acquire_locks(' . names("gone$i", 20) . ', NULL)');
 		$gone->cut;
 	}
-	cmp_ok($ended, '>', 0, 'its statement_timeout ends such a call');
-	ok(is_busy($hog), 'the rollback is not yet done');
+	cmp_ok($ended, '>', 0, 'statement_timeout ends a deferred request');
+	ok(is_busy($hog), 'the rollback is not complete yet');
 	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ", wait => '20 s')");
-	like($token, qr/^\d+$/, 'what was given up is nobody\'s');
+	like($token, qr/^\d+$/, 'the names of the requests that gave up are free');
 	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
 	end_heavy();
 };
 
-# A back-off is twice as long as the batch before it: two of three of these batches come within one, and the rollback is deferred.
-subtest 'batches fail while the manager rests' => sub {
+# A back-off is twice as long as the batch before it: two of three of these batches happen within a back-off, and the
+# rollback is deferred.
+subtest 'failed batches during a back-off' => sub {
 	begin_heavy();
 	for my $i (1 .. 6)
 	{
 		fault(q{set('batch-before-expiry', 'error')});
 		$waits->query('SELECT acquire_locks(' . names('mine', 20) . ')');
 		my $token = $waits->wait('Z');
-		like($token, qr/^\d+$/, 'a batch fails, and what was deferred is done') or diag($waits->error);
-		cmp_ok(fault(q{hits('batch-before-expiry')}), '>', 1, 'it has failed');
+		like($token, qr/^\d+$/, 'a deferred request is granted after a failed batch') or diag($waits->error);
+		cmp_ok(fault(q{hits('batch-before-expiry')}), '>', 1, 'the batch has failed');
 		ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
 	}
-	ok(is_busy($hog), 'the rollback is not yet done');
+	ok(is_busy($hog), 'the rollback is not complete yet');
 	fault(q{clear()});
 	end_heavy();
 };
 
-# Its mailbox is that of the next connection, which would wait for it.
-subtest 'who leaves much to end stays until it is ended' => sub {
+# A session that ends keeps its mailbox until its mail is processed, because the next session would have to wait for it.
+subtest 'a session with many locks exits after they have ended' => sub {
 	foreach my $left ('', 'BEGIN; ')
 	{
 		my $leaves = LeWire->new($node);
@@ -250,16 +252,16 @@ subtest 'who leaves much to end stays until it is ended' => sub {
 		stop_at('manager-took');
 		$leaves->quit;
 		stopped('manager-took');
-		is(ask($free, "SELECT pg_sleep(0.3) IS NOT NULL, count(*) FROM pg_stat_activity WHERE pid = $pid"), 't|1', 'it stays while the manager does not get on');
+		is(ask($free, "SELECT pg_sleep(0.3) IS NOT NULL, count(*) FROM pg_stat_activity WHERE pid = $pid"), 't|1', 'the backend does not exit while the manager is stopped');
 		go_on('manager-took');
-		ok(wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"), 'and leaves');
-		is(ask($free, 'SELECT count(*) FROM lock_election.locks'), '0', 'with its process its locks have gone');
+		ok(wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"), 'the backend exits when the manager continues');
+		is(ask($free, 'SELECT count(*) FROM lock_election.locks'), '0', 'the locks of the session have ended when its backend exits');
 	}
 	nothing_left($node);
 };
 
-# A position in a queue is found by a walk: no page is a walk through all of the queues.
-subtest 'a lease has places in long queues' => sub {
+# A queue position is found by walking the queue: no page may walk through all queues.
+subtest 'a lease with places in long queues' => sub {
 	my $lease = ask($waits, q{SELECT grant_lease('1 h')});
 	my @queues = map { "long $_" } 1 .. 6;
 	my $asked = sub { return fault(q{hits('request-posted')}); };
@@ -267,16 +269,16 @@ subtest 'a lease has places in long queues' => sub {
 	foreach my $queue (@queues)
 	{
 		ask($others, "SELECT acquire_lock('$queue', '1 h')");
-		is(ask($others, "SELECT count((enqueue_lock('$queue', '1 h')).token) FROM generate_series(1, 900)"), '900', "$queue: many wait");
+		is(ask($others, "SELECT count((enqueue_lock('$queue', '1 h')).token) FROM generate_series(1, 900)"), '900', "$queue: 900 places are enqueued");
 		ask($waits, "SELECT enqueue_lock('$queue', lease => $lease)");
 	}
 	my $before = $asked->();
-	is(ask($waits, "SELECT string_agg(name || queue_position, ' ' ORDER BY name) FROM lease_holds($lease)"), join(' ', map { "${_}901" } @queues), 'its positions');
-	is($asked->() - $before, 3, 'two walks make a page');
+	is(ask($waits, "SELECT string_agg(name || queue_position, ' ' ORDER BY name) FROM lease_holds($lease)"), join(' ', map { "${_}901" } @queues), 'lease_holds() returns all queue positions');
+	is($asked->() - $before, 3, 'each page walks two queues');
 	ask($waits, "SELECT revoke_lease($lease)");
 	foreach my $queue (@queues)
 	{
-		is(ask($others, "SELECT count(*) FROM generate_series(1, 901) WHERE force_release_lock('$queue') = 1"), '901', "$queue: all have had it");
+		is(ask($others, "SELECT count(*) FROM generate_series(1, 901) WHERE force_release_lock('$queue') = 1"), '901', "$queue: all places are granted and released");
 	}
 	nothing_left($node);
 };
