@@ -1,4 +1,5 @@
--- The API contract: signatures, properties, rights, comments, and that no object of a caller changes what ours do.
+-- The API contract: signatures, properties, privileges, comments; and objects of a caller do not change the behaviour
+-- of the functions and views.
 -- Promises: -
 \set ON_ERROR_STOP on
 \pset format unaligned
@@ -11,7 +12,7 @@ SELECT no_plan();
 CREATE TEMP VIEW ours AS
 SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 WHERE e.extname = 'lock_election' AND d.deptype = 'e'
--- the portable edition's are known by who has installed them
+-- The objects of the portable edition, identified by the role that has installed it.
 UNION ALL SELECT 'pg_proc'::regclass, p.oid FROM pg_proc p WHERE p.pronamespace IN ('public'::regnamespace, 'lock_election'::regnamespace) AND p.proowner = 
 	(SELECT n.nspowner FROM pg_namespace n WHERE n.nspname = '_lock_election') AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'lock_election');
 CREATE TEMP VIEW our_functions AS
@@ -43,8 +44,8 @@ SELECT results_eq(
 	('min_durability', 'off {off,local,remote}', 'sighup'),
 	('notify', 'all {waiters,elections,all,none}', 'sighup')$$, 'the settings, their defaults and their bounds');
 SELECT is((SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE 'lock_election.%' AND context = 'internal'),
-	'lock_election.release lock_election.version', 'and what tells the version');
-SELECT throws_ok('SET lock_election.notified = 1', '42602', NULL, 'there are no others');
+	'lock_election.release lock_election.version', 'read-only settings show the versions');
+SELECT throws_ok('SET lock_election.notified = 1', '42602', NULL, 'unknown settings are rejected');
 -- }
 
 -- --- signatures ---
@@ -101,13 +102,13 @@ SELECT results_eq(
 	('try_acquire_each', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'TABLE(name text, token bigint)'),
 	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('version_guard', '', 'trigger')$$,
-	'the functions, their arguments with names, types and defaults, and what they return');
+	'the functions: names, types and defaults of their arguments, and return types');
 SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype AND proname <> 'role_oid' ORDER BY proname;
 SELECT is(proparallel, 'u'::"char", proname || ' is parallel unsafe') FROM our_functions WHERE proname <> 'role_oid' ORDER BY proname;
 -- { C edition: functions in C, with the rights of the caller
-SELECT is(prosecdef, false, proname || ' is no security definer') FROM our_functions ORDER BY proname;
-SELECT is(proisstrict, false, proname || ' answers to null arguments itself') FROM our_functions WHERE proname <> 'role_oid' ORDER BY proname;
-SELECT is(l.lanname, 'c'::name, proname || ' is written in C: no search_path can change it')
+SELECT is(prosecdef, false, proname || ' is not SECURITY DEFINER') FROM our_functions ORDER BY proname;
+SELECT is(proisstrict, false, proname || ' is not STRICT: it handles null arguments itself') FROM our_functions WHERE proname <> 'role_oid' ORDER BY proname;
+SELECT is(l.lanname, 'c'::name, proname || ' is written in C, so no search_path affects it')
 FROM our_functions p JOIN pg_language l ON l.oid = p.prolang ORDER BY proname;
 -- }
 
@@ -118,7 +119,7 @@ WHERE prorettype <> 'trigger'::regtype ORDER BY proname;
 SELECT isnt(obj_description(c.oid, 'pg_class'), NULL, 'view ' || relname || ' has a comment') FROM pg_class c
 WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY relname;
 
--- --- rights ---
+-- --- privileges ---
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE')
@@ -128,18 +129,18 @@ SELECT results_eq(
 	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_holds'), ('lease_sync'), ('lease_time_to_live'), ('look'), ('look_leases'),
 	('observe_election'), ('proclaim'), ('read_versioned'), ('release_each'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_each'), ('try_acquire_lock'), ('version_guard')$$,
-	'functions for everyone: these and no others');
+	'functions that PUBLIC can execute: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'SELECT') AND relname NOT IN ('histogram', 'manager', 'stat') ORDER BY 1$$,
-	$$VALUES ('elections'), ('leases'), ('locks'), ('waiters')$$, 'relations that everyone may read: these and no others');
+	$$VALUES ('elections'), ('leases'), ('locks'), ('waiters')$$, 'relations that PUBLIC can read: these and no others');
 SELECT is_empty(
 	$$SELECT relname FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')$$,
-	'nobody else may write a relation');
-SELECT is(has_schema_privilege('public', 'lock_election', 'USAGE'), true, 'everyone may use the schema');
-SELECT is(has_schema_privilege('public', 'lock_election', 'CREATE'), false, 'nobody may create in it');
-SELECT is(has_schema_privilege('public', '_lock_election', 'USAGE, CREATE'), false, 'nobody may use that of the tables');
+	'PUBLIC cannot write any relation');
+SELECT is(has_schema_privilege('public', 'lock_election', 'USAGE'), true, 'PUBLIC can use the schema lock_election');
+SELECT is(has_schema_privilege('public', 'lock_election', 'CREATE'), false, 'PUBLIC cannot create objects in the schema lock_election');
+SELECT is(has_schema_privilege('public', '_lock_election', 'USAGE, CREATE'), false, 'PUBLIC cannot use the schema of the tables');
 
 -- --- membership ---
 
@@ -155,7 +156,7 @@ SELECT is_empty(
 SELECT results_eq($$SELECT objid::regnamespace::text COLLATE "default" FROM ours WHERE classid = 'pg_namespace'::regclass ORDER BY 1$$,
 	$$VALUES ('_lock_election'), ('lock_election')$$, 'both schemas belong to the extension');
 SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'S', 'm', 'f', 'p')$$,
-	'psql completes the name of the schema to views alone');
+	'the schema lock_election contains only views, so that psql completes only their names');
 SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind = 'r' AND reltoastrelid <> 0$$,
 	'no table has a TOAST table');
 SELECT is_empty(
@@ -164,12 +165,12 @@ SELECT is_empty(
 	  UNION ALL
 	  SELECT c.relname, NULL FROM pg_class c
 	  WHERE c.relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL$$,
-	'every table and view, and every column of them, has a comment');
+	'every table, view and column has a comment');
 -- }
-SELECT isnt(obj_description(n.oid, 'pg_namespace'), NULL, 'and so has schema ' || n.nspname) FROM pg_namespace n WHERE n.nspname IN ('lock_election', '_lock_election');
+SELECT isnt(obj_description(n.oid, 'pg_namespace'), NULL, 'a comment exists for schema ' || n.nspname) FROM pg_namespace n WHERE n.nspname IN ('lock_election', '_lock_election');
 -- { C edition: the extension
 SELECT is(extrelocatable, false, 'the extension cannot be relocated') FROM pg_extension WHERE extname = 'lock_election';
-SELECT is(superuser AND NOT trusted, true, 'only a superuser can create it') FROM pg_available_extension_versions WHERE name = 'lock_election';
+SELECT is(superuser AND NOT trusted, true, 'only a superuser can create the extension') FROM pg_available_extension_versions WHERE name = 'lock_election';
 -- }
 
 -- --- views ---
@@ -190,13 +191,13 @@ SELECT results_eq($$SELECT view, columns FROM columns_of WHERE view IN ('histogr
 	('histogram', 'name text, le double precision, count bigint, sum double precision'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, held bigint, waiting bigint, oldest_wait timestamp with time zone, memory bigint, slot_bytes bigint, lease_bytes bigint, queue_bytes bigint'),
 	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, leader_changes bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone')$$,
-	'and those of the manager');
+	'the views of the manager and their columns');
 -- }
 COMMIT;
 
 -- --- a hostile search_path ---
 
--- An ordinary role makes functions, operators and tables of the names that the views use, in front of PostgreSQL's own.
+-- An ordinary role creates functions, operators and tables that shadow those of PostgreSQL, which the views use.
 CREATE ROLE mallory;
 CREATE SCHEMA trap AUTHORIZATION mallory;
 SELECT acquire_lock('trap', owner => 'victim') > 0 AS acquired \gset
@@ -225,7 +226,7 @@ CREATE DOMAIN trap.regrole AS text;
 CREATE FUNCTION trap.look() RETURNS SETOF int LANGUAGE sql AS 'SELECT 1';
 RESET ROLE;
 
--- What a superuser then sees and does.
+-- The superuser calls functions and reads views with that search_path.
 SET search_path = trap, pg_temp, pg_catalog, public;
 CREATE TEMP TABLE slot (fake int);
 CREATE TEMP TABLE pg_locks (fake int);
@@ -247,24 +248,24 @@ SELECT public.force_release_lock('trap') AS forced \gset
 RESET search_path;
 
 BEGIN;
-SELECT is(:'acquired'::text, 't', 'acquired before');
-SELECT is(:'renewed'::text, 'f', 'renew_lock works in a hostile search_path');
-SELECT is(:'held'::text, 't', 'is_held too');
-SELECT is(:'released'::text, 't', 'release_lock too');
-SELECT is(:'locks'::text, 'trap|victim|{}', 'view locks too');
-SELECT is(:'elections'::text, 'trap|me|{}', 'view elections too');
-SELECT is(:'leader'::text, 'me', 'current_leader too');
-SELECT is(:'resigned'::text, 't', 'resign too');
-SELECT is(:'waiters'::text, '0', 'view waiters too');
+SELECT is(:'acquired'::text, 't', 'a lock is acquired before the traps are set');
+SELECT is(:'renewed'::text, 'f', 'renew_lock() works with a hostile search_path');
+SELECT is(:'held'::text, 't', 'is_held() works with a hostile search_path');
+SELECT is(:'released'::text, 't', 'release_lock() works with a hostile search_path');
+SELECT is(:'locks'::text, 'trap|victim|{}', 'the view locks works with a hostile search_path');
+SELECT is(:'elections'::text, 'trap|me|{}', 'the view elections works with a hostile search_path');
+SELECT is(:'leader'::text, 'me', 'current_leader() works with a hostile search_path');
+SELECT is(:'resigned'::text, 't', 'resign() works with a hostile search_path');
+SELECT is(:'waiters'::text, '0', 'the view waiters works with a hostile search_path');
 -- { C edition: views of the manager
-SELECT is(:'managers'::text, '1', 'view manager too');
-SELECT is(:'stats'::text, '1', 'view stat too');
+SELECT is(:'managers'::text, '1', 'the view manager works with a hostile search_path');
+SELECT is(:'stats'::text, '1', 'the view stat works with a hostile search_path');
 -- }
-SELECT is(:'forced'::text, '1', 'force_release_lock too');
+SELECT is(:'forced'::text, '1', 'force_release_lock() works with a hostile search_path');
 
--- The schema lock_election cannot be taken over in advance either.
+-- The extension cannot be created again, so nobody can take over the schema lock_election.
 -- { C edition: the extension
-SELECT throws_ok('CREATE EXTENSION lock_election', '42710', NULL, 'it cannot be created twice');
+SELECT throws_ok('CREATE EXTENSION lock_election', '42710', NULL, 'the extension cannot be created twice');
 -- }
 SELECT * FROM finish();
 ROLLBACK;

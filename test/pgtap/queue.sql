@@ -1,4 +1,4 @@
--- The contract of the queue for clients that do not block a connection.
+-- The contract of places in queues, for clients that do not block a connection.
 -- Promises: Q
 \set QUIET on
 \pset format unaligned
@@ -8,12 +8,12 @@
 BEGIN;
 SELECT no_plan();
 
--- --- rights and settings; the signatures are in api.sql ---
+-- --- privileges and settings; the signatures are in api.sql ---
 
 -- { C edition: table queue, settings
 SELECT table_privs_are('_lock_election', 'queue', 'public', ARRAY[]::text[]);
 SELECT is((SELECT vartype || ' ' || setting || ' ' || context || ' ' || enumvals::text FROM pg_settings WHERE name = 'lock_election.notify'),
-	'enum all sighup {waiters,elections,all,none}', 'the setting');
+	'enum all sighup {waiters,elections,all,none}', 'lock_election.notify and its values');
 -- }
 
 -- --- arguments ---
@@ -35,28 +35,28 @@ SELECT throws_ok($$SELECT await_lock('a', 1, '-1 s')$$, '22023', 'wait is out of
 SELECT throws_ok($$SELECT await_lock('a', 1)$$, 'LE001', 'token 1 neither holds lock "a" nor waits for it any more');
 SELECT throws_ok($$SELECT await_lock('a', 0)$$, 'LE001');
 
--- --- answers ---
+-- --- results ---
 
-SELECT is((e.granted, e.queue_position, e.token > 0)::text, '(t,0,t)', 'a free lock: granted')
+SELECT is((e.granted, e.queue_position, e.token > 0)::text, '(t,0,t)', 'a free lock is granted')
 FROM enqueue_lock('a', '1 min', owner => 'me') e;
-SELECT is((e.granted, e.queue_position)::text, '(f,1)', 'a second call, also of its owner: a place')
+SELECT is((e.granted, e.queue_position)::text, '(f,1)', 'a second call gets a place, even for the same owner')
 FROM enqueue_lock('a', '1 min', owner => 'me') e;
-SELECT is((e.granted, e.queue_position)::text, '(f,2)', 'a third')
+SELECT is((e.granted, e.queue_position)::text, '(f,2)', 'a third call gets the second place')
 FROM enqueue_lock('a', mode => 'shared') e;
-SELECT is(e.channel, 'le_' || left(encode(sha256(convert_to('lock a', 'UTF8')), 'hex'), 32), 'the channel')
+SELECT is(e.channel, 'le_' || left(encode(sha256(convert_to('lock a', 'UTF8')), 'hex'), 32), 'the channel is the hash of the name')
 FROM enqueue_lock('a') e;
-SELECT is(length(e.channel), 35, 'any name has one') FROM enqueue_lock(repeat('Ä"'' ', 51)) e;
+SELECT is(length(e.channel), 35, 'the channel has the same length for any name') FROM enqueue_lock(repeat('Ä"'' ', 51)) e;
 SELECT is((SELECT string_agg(queue_position || ' ' || mode, ', ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'a'),
-	'1 exclusive, 2 shared, 3 exclusive', 'the view waiters');
+	'1 exclusive, 2 shared, 3 exclusive', 'the view waiters shows positions and modes');
 CREATE TEMP TABLE l AS SELECT queue_position, token FROM lock_election.look() WHERE name = 'a';
-SELECT is(await_lock('a', token), queue_position = 0, 'await ' || queue_position) FROM l WHERE queue_position < 2 ORDER BY 1;
-SELECT throws_ok(format($$SELECT renew_lock('a', %s)$$, token), '55000', NULL, 'a place is not renewed') FROM l WHERE queue_position = 1;
+SELECT is(await_lock('a', token), queue_position = 0, 'await_lock() at position ' || queue_position) FROM l WHERE queue_position < 2 ORDER BY 1;
+SELECT throws_ok(format($$SELECT renew_lock('a', %s)$$, token), '55000', NULL, 'a place cannot be renewed') FROM l WHERE queue_position = 1;
 CREATE ROLE le_other;
 GRANT USAGE ON SCHEMA public TO le_other;
 GRANT SELECT ON l TO le_other;
 SET ROLE le_other;
-SELECT throws_ok(format($$SELECT await_lock('a', %s)$$, token), '42501', NULL, 'another role''s place') FROM l WHERE queue_position = 1;
-SELECT throws_ok(format($$SELECT release_lock('a', %s)$$, token), '42501', NULL, 'nor may it end it') FROM l WHERE queue_position = 1;
+SELECT throws_ok(format($$SELECT await_lock('a', %s)$$, token), '42501', NULL, 'another role cannot wait for the place') FROM l WHERE queue_position = 1;
+SELECT throws_ok(format($$SELECT release_lock('a', %s)$$, token), '42501', NULL, 'another role cannot release the place') FROM l WHERE queue_position = 1;
 RESET ROLE;
 
 SELECT * FROM finish();

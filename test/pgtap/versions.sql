@@ -1,4 +1,4 @@
--- The contract of optimistic versions: keys, and the rows of a table under version_guard().
+-- The contract of optimistic versions: keys, and rows of a table with version_guard().
 -- Promises: -
 \set ON_ERROR_STOP on
 \pset format unaligned
@@ -31,26 +31,26 @@ SELECT throws_ok($$SELECT read_versioned(repeat('x', 256))$$, '22023', 'key is t
 
 -- --- keys ---
 
-SELECT is((value, version)::text, '(,0)', 'no such key') FROM read_versioned('a');
-SELECT is(compare_and_set('a', 1, 'x'), NULL, 'it cannot be set');
-SELECT is(compare_and_set('a', 0, 'x'), 1::bigint, 'it is created');
-SELECT is(compare_and_set('a', 0, 'y'), NULL, 'once');
-SELECT is((value, version)::text, '(x,1)', 'and read') FROM read_versioned('a');
-SELECT is(compare_and_set('a', 1, 'y'), 2::bigint, 'set');
-SELECT is(compare_and_set('a', 1, 'z'), NULL, 'not for an older version');
-SELECT is(compare_and_set('a', 3, 'z'), NULL, 'nor for one that is still to come');
-SELECT is(compare_and_set('a', 9223372036854775807, 'z'), NULL, 'nor for the highest');
-SELECT is((value, version)::text, '(y,2)', 'nothing changed') FROM read_versioned('a');
-SELECT is(compare_and_set('a', 2, NULL), 3::bigint, 'set to null');
-SELECT is((value IS NULL, version)::text, '(t,3)', 'the version stays') FROM read_versioned('a');
-SELECT is(compare_and_set('a', 0, 'again'), NULL, 'the key is still there');
-SELECT is(compare_and_set('a', 3, 'again'), 4::bigint, 'and goes on upwards');
-SELECT is(compare_and_set('a', 4, ''), 5::bigint, 'an empty value');
-SELECT is((value IS NOT NULL, value)::text, '(t,"")', 'is not null') FROM read_versioned('a');
-SELECT is(compare_and_set(repeat('k', 255), 0, repeat('ä', 2048)), 1::bigint, 'the longest of both');
-SELECT is(compare_and_set(repeat('k', 255), 1, repeat(chr(128512), 1024)), 2::bigint, 'and once more');
-SELECT is((length(value), version)::text, '(1024,2)', 'come back') FROM read_versioned(repeat('k', 255));
-SELECT is(compare_and_set('n', 0, '1'), 1::bigint, 'for a counter');
+SELECT is((value, version)::text, '(,0)', 'a missing key has version 0') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 1, 'x'), NULL, 'a missing key cannot be set');
+SELECT is(compare_and_set('a', 0, 'x'), 1::bigint, 'a missing key is created with version 0');
+SELECT is(compare_and_set('a', 0, 'y'), NULL, 'an existing key is not created again');
+SELECT is((value, version)::text, '(x,1)', 'the created key is read') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 1, 'y'), 2::bigint, 'the current version sets the key');
+SELECT is(compare_and_set('a', 1, 'z'), NULL, 'an older version does not set the key');
+SELECT is(compare_and_set('a', 3, 'z'), NULL, 'a future version does not set the key');
+SELECT is(compare_and_set('a', 9223372036854775807, 'z'), NULL, 'the highest version does not set the key');
+SELECT is((value, version)::text, '(y,2)', 'wrong versions change nothing') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 2, NULL), 3::bigint, 'a key can be set to null');
+SELECT is((value IS NULL, version)::text, '(t,3)', 'a null value has a version') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 0, 'again'), NULL, 'a key with a null value still exists');
+SELECT is(compare_and_set('a', 3, 'again'), 4::bigint, 'the version continues after a null value');
+SELECT is(compare_and_set('a', 4, ''), 5::bigint, 'a key can be set to an empty value');
+SELECT is((value IS NOT NULL, value)::text, '(t,"")', 'an empty value is not null') FROM read_versioned('a');
+SELECT is(compare_and_set(repeat('k', 255), 0, repeat('ä', 2048)), 1::bigint, 'a key of 255 bytes and a value of 4096 bytes are accepted');
+SELECT is(compare_and_set(repeat('k', 255), 1, repeat(chr(128512), 1024)), 2::bigint, 'a value of 4096 bytes can be replaced');
+SELECT is((length(value), version)::text, '(1024,2)', 'a value of 4096 bytes is read') FROM read_versioned(repeat('k', 255));
+SELECT is(compare_and_set('n', 0, '1'), 1::bigint, 'a key for a counter is created');
 SELECT is(array_agg(compare_and_set('n', (read_versioned('n')).version, 'x')), '{2,3,4}'::bigint[], 'a statement sees its own changes')
 FROM generate_series(1, 3);
 
@@ -58,10 +58,10 @@ SAVEPOINT s;
 SELECT compare_and_set('a', 5, 'undone');
 SELECT compare_and_set('undone', 0, 'undone');
 ROLLBACK TO s;
-SELECT is((value, version)::text, '("",5)', 'a rollback undoes it') FROM read_versioned('a');
-SELECT is(version, 0::bigint, 'and a creation') FROM read_versioned('undone');
+SELECT is((value, version)::text, '("",5)', 'a rollback undoes a change') FROM read_versioned('a');
+SELECT is(version, 0::bigint, 'a rollback undoes a creation') FROM read_versioned('undone');
 
--- --- rights ---
+-- --- privileges ---
 
 CREATE ROLE le_app;
 CREATE ROLE le_member IN ROLE le_app;
@@ -73,52 +73,52 @@ SELECT table_privs_are('_lock_election', 'versioned', 'public', ARRAY[]::text[])
 SET ROLE le_app;
 SELECT is(compare_and_set('app', 0, '1'), 1::bigint, 'an ordinary role creates a key');
 SET ROLE le_member;
-SELECT is(compare_and_set('app', 1, '2'), 2::bigint, 'a member sets it');
-SELECT is((value, version)::text, '(2,2)', 'and reads it') FROM read_versioned('app');
+SELECT is(compare_and_set('app', 1, '2'), 2::bigint, 'a member of the role sets the key');
+SELECT is((value, version)::text, '(2,2)', 'a member of the role reads the key') FROM read_versioned('app');
 SET ROLE le_other;
 SELECT throws_ok($$SELECT compare_and_set('app', 2, '3')$$, '42501', 'permission denied to write key "app"');
-SELECT throws_ok($$SELECT compare_and_set('app', 0, '3')$$, '42501', NULL, 'whatever the version');
+SELECT throws_ok($$SELECT compare_and_set('app', 0, '3')$$, '42501', NULL, 'another role cannot set the key, with any version');
 SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', 'permission denied to read key "app"');
-SELECT throws_ok($$SELECT * FROM _lock_election.versioned$$, '42501', NULL, 'nor past the functions');
-SELECT throws_ok($$INSERT INTO _lock_election.versioned (version, role, key, value) VALUES (1, 'le_app', 'k', 'v')$$, '42501', NULL, 'nor write');
-SELECT throws_ok($$DELETE FROM _lock_election.versioned$$, '42501', NULL, 'nor delete');
-SELECT is(current_user::text, 'le_other', 'it stays itself');
+SELECT throws_ok($$SELECT * FROM _lock_election.versioned$$, '42501', NULL, 'another role cannot read the table');
+SELECT throws_ok($$INSERT INTO _lock_election.versioned (version, role, key, value) VALUES (1, 'le_app', 'k', 'v')$$, '42501', NULL, 'another role cannot insert into the table');
+SELECT throws_ok($$DELETE FROM _lock_election.versioned$$, '42501', NULL, 'another role cannot delete from the table');
+SELECT is(current_user::text, 'le_other', 'the current role is unchanged');
 SET ROLE le_reader;
-SELECT is(value, '2', 'pg_read_all_data reads') FROM read_versioned('app');
-SELECT throws_ok($$SELECT compare_and_set('app', 2, '3')$$, '42501', NULL, 'and does not write');
+SELECT is(value, '2', 'a member of pg_read_all_data reads the key') FROM read_versioned('app');
+SELECT throws_ok($$SELECT compare_and_set('app', 2, '3')$$, '42501', NULL, 'a member of pg_read_all_data cannot set the key');
 SET ROLE le_writer;
-SELECT is(compare_and_set('app', 2, '3'), 3::bigint, 'pg_write_all_data writes');
-SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', NULL, 'and does not read');
+SELECT is(compare_and_set('app', 2, '3'), 3::bigint, 'a member of pg_write_all_data sets the key');
+SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', NULL, 'a member of pg_write_all_data cannot read the key');
 SET ROLE le_member;
-SELECT is(compare_and_set('app', 3, '4'), 4::bigint, 'whoever writes, it stays its creator''s');
+SELECT is(compare_and_set('app', 3, '4'), 4::bigint, 'the key belongs to its creator after a write by another role');
 RESET ROLE;
-SELECT is(value, '4', 'a superuser reads') FROM read_versioned('app');
+SELECT is(value, '4', 'a superuser reads the key') FROM read_versioned('app');
 ALTER ROLE le_app RENAME TO le_app2;
 SET ROLE le_app2;
-SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', NULL, 'a key of a role that is gone is nobody''s');
+SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', NULL, 'a key of a role that no longer exists belongs to nobody');
 RESET ROLE;
-SELECT is(compare_and_set('app', 4, '5'), 5::bigint, 'but a superuser''s');
+SELECT is(compare_and_set('app', 4, '5'), 5::bigint, 'a superuser can set a key without an owner');
 UPDATE _lock_election.versioned SET role = 'le_app2' WHERE role = 'le_app';
 SET ROLE le_app2;
-SELECT is(value, '5', 'who can give it away') FROM read_versioned('app');
+SELECT is(value, '5', 'a superuser can change the owner of a key') FROM read_versioned('app');
 RESET ROLE;
 
--- --- a guard: use ---
+-- --- correct use of version_guard() ---
 
 CREATE TABLE t (id int PRIMARY KEY, data text, version int NOT NULL DEFAULT 1);
 CREATE TRIGGER guard BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION version_guard();
 INSERT INTO t VALUES (1, 'a');
 UPDATE t SET data = 'b', version = 1 WHERE id = 1;
-SELECT is((data, version)::text, '(b,2)', 'the version that was read: updated') FROM t;
+SELECT is((data, version)::text, '(b,2)', 'an update with the version that was read succeeds') FROM t;
 SELECT throws_ok($$UPDATE t SET data = 'c', version = 1 WHERE id = 1$$, '40001', 'row of table "t" was changed since it was read');
-SELECT throws_ok($$UPDATE t SET data = 'c', version = 3 WHERE id = 1$$, '40001', NULL, 'nor a higher one');
-SELECT throws_ok($$UPDATE t SET version = version + 1 WHERE id = 1$$, '40001', NULL, 'the count is the trigger''s');
+SELECT throws_ok($$UPDATE t SET data = 'c', version = 3 WHERE id = 1$$, '40001', NULL, 'an update with a higher version fails');
+SELECT throws_ok($$UPDATE t SET version = version + 1 WHERE id = 1$$, '40001', NULL, 'an update that increments the version itself fails');
 UPDATE t SET data = data || 'c';
-SELECT is((data, version)::text, '(bc,3)', 'an update that reads for itself') FROM t;
+SELECT is((data, version)::text, '(bc,3)', 'an update without the version succeeds') FROM t;
 INSERT INTO t VALUES (1, 'x', 3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, version = excluded.version;
-SELECT is((data, version)::text, '(x,4)', 'ON CONFLICT DO UPDATE') FROM t;
+SELECT is((data, version)::text, '(x,4)', 'ON CONFLICT DO UPDATE with the current version succeeds') FROM t;
 SELECT throws_ok($$INSERT INTO t VALUES (1, 'y', 3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, version = excluded.version$$,
-	'40001', NULL, 'and with an old version');
+	'40001', NULL, 'ON CONFLICT DO UPDATE with an old version fails');
 SELECT throws_ok($$UPDATE t SET version = NULL$$, '22004', 'version "version" of a row of table "t" is null');
 CREATE FUNCTION advice(sql text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -132,15 +132,15 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN concat_ws(' ', nullif(detail, ''), hint);
 END $$;
 SELECT is(advice('UPDATE t SET version = 3'),
-	'It has version 4, but the update expects 3. Read the row again, and repeat the transaction.', 'advice for an old version');
+	'It has version 4, but the update expects 3. Read the row again, and repeat the transaction.', 'detail and hint for an old version');
 SELECT is(advice('UPDATE t SET version = 5'),
 	'It has version 4, but the update expects 5. An update must contain the version that was read; the trigger increments it.',
-	'for a version that is still to come');
-SELECT is(advice('UPDATE t SET version = NULL'), 'Set it to the version that was read.', 'for no version');
+	'detail and hint for a future version');
+SELECT is(advice('UPDATE t SET version = NULL'), 'Set it to the version that was read.', 'hint for a null version');
 CREATE TABLE unversioned (version int);
 CREATE TRIGGER guard BEFORE UPDATE ON unversioned FOR EACH ROW EXECUTE FUNCTION version_guard();
 INSERT INTO unversioned VALUES (NULL);
-SELECT is(advice('UPDATE unversioned SET version = 1'), 'Make the column NOT NULL DEFAULT 1.', 'for a row that has none');
+SELECT is(advice('UPDATE unversioned SET version = 1'), 'Make the column NOT NULL DEFAULT 1.', 'hint for a row with a null version');
 
 CREATE TABLE small (v smallint, w int, x bigint, "Größe" bigint DEFAULT 1, n numeric, g int GENERATED ALWAYS AS (w) STORED, gone int);
 ALTER TABLE small DROP COLUMN gone;
@@ -154,30 +154,30 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE || ' ' || SQLERRM;
 END $$;
-SELECT is(with_guard($$version_guard('v')$$), '22003 version "v" is out of range', 'smallint');
-SELECT is(with_guard($$version_guard('w')$$), '22003 version "w" is out of range', 'integer');
-SELECT is(with_guard($$version_guard('x')$$), '22003 version "x" is out of range', 'bigint');
-SELECT is((v, w, x)::text, '(32766,2147483646,9223372036854775806)', 'nothing changed') FROM small;
-SELECT is(with_guard($$version_guard('Größe')$$), 'none', 'another name');
-SELECT is("Größe", 3::bigint, 'counted') FROM small;
+SELECT is(with_guard($$version_guard('v')$$), '22003 version "v" is out of range', 'a smallint version overflows');
+SELECT is(with_guard($$version_guard('w')$$), '22003 version "w" is out of range', 'an integer version overflows');
+SELECT is(with_guard($$version_guard('x')$$), '22003 version "x" is out of range', 'a bigint version overflows');
+SELECT is((v, w, x)::text, '(32766,2147483646,9223372036854775806)', 'an overflow changes nothing') FROM small;
+SELECT is(with_guard($$version_guard('Größe')$$), 'none', 'a column with another name can be the version');
+SELECT is("Größe", 3::bigint, 'that version is incremented') FROM small;
 DROP TRIGGER guard ON small;
 
--- --- a role ---
+-- --- OIDs of roles ---
 
 -- { C edition: functions that its tables need
-SELECT is(lock_election.role_oid(NULL), NULL, 'no role has no OID');
-SELECT is(lock_election.role_oid('nobody has this name'), 0::oid, 'a role that is not there has none either');
+SELECT is(lock_election.role_oid(NULL), NULL, 'role_oid() of null is null');
+SELECT is(lock_election.role_oid('nobody has this name'), 0::oid, 'role_oid() of an unknown role is 0');
 -- }
 
--- --- a guard: wrong use ---
+-- --- wrong use of version_guard() ---
 
-SELECT is(with_guard('version_guard()'), '42703 column "version" of table "small" does not exist', 'no such column');
-SELECT is(with_guard($$version_guard('gone')$$), '42703 column "gone" of table "small" does not exist', 'a dropped one');
-SELECT is(with_guard($$version_guard('xmin')$$), '42703 column "xmin" of table "small" does not exist', 'the system''s');
-SELECT is(with_guard($$version_guard('')$$), '42703 column "" of table "small" does not exist', 'an empty name');
-SELECT is(with_guard($$version_guard('n')$$), '42804 column "n" of table "small" cannot be a version', 'another type');
-SELECT is(with_guard($$version_guard('g')$$), '428C9 column "g" of table "small" cannot be a version', 'a generated one');
-SELECT is(with_guard($$version_guard('v', 'w')$$), '22023 trigger "guard" must call version_guard with at most one argument, the name of a column', 'two');
+SELECT is(with_guard('version_guard()'), '42703 column "version" of table "small" does not exist', 'a missing column is rejected');
+SELECT is(with_guard($$version_guard('gone')$$), '42703 column "gone" of table "small" does not exist', 'a dropped column is rejected');
+SELECT is(with_guard($$version_guard('xmin')$$), '42703 column "xmin" of table "small" does not exist', 'a system column is rejected');
+SELECT is(with_guard($$version_guard('')$$), '42703 column "" of table "small" does not exist', 'an empty column name is rejected');
+SELECT is(with_guard($$version_guard('n')$$), '42804 column "n" of table "small" cannot be a version', 'a column of another type is rejected');
+SELECT is(with_guard($$version_guard('g')$$), '428C9 column "g" of table "small" cannot be a version', 'a generated column is rejected');
+SELECT is(with_guard($$version_guard('v', 'w')$$), '22023 trigger "guard" must call version_guard with at most one argument, the name of a column', 'two arguments are rejected');
 -- { C edition: PostgreSQL refuses a trigger function in PL/pgSQL by itself
 SELECT throws_ok('SELECT ' || s || '.' || f || '()', '39P01', 'function "' || f || '" was not called by trigger manager')
 FROM (VALUES ('public', 'version_guard'), ('public', 'fence_guard'), ('lock_election', 'refuse_write'),
@@ -191,12 +191,12 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE;
 END $$;
-SELECT is(wrong_guard(event, statement), '39P01', event)
+SELECT is(wrong_guard(event, statement), '39P01', 'wrong trigger: ' || event)
 FROM (VALUES ('AFTER UPDATE ON t FOR EACH ROW', 'UPDATE t SET data = data'), ('BEFORE UPDATE ON t FOR EACH STATEMENT', 'UPDATE t SET data = data'),
 	('BEFORE INSERT ON t FOR EACH ROW', 'INSERT INTO t VALUES (2)'), ('BEFORE DELETE ON t FOR EACH ROW', 'DELETE FROM t'),
 	('BEFORE TRUNCATE ON t FOR EACH STATEMENT', 'TRUNCATE t')) e(event, statement);
 
--- --- partitions, whose columns are numbered differently ---
+-- --- partitions with different column numbers ---
 
 CREATE TABLE parted (id int, part int, version bigint NOT NULL DEFAULT 1) PARTITION BY LIST (part);
 CREATE TABLE part1 PARTITION OF parted FOR VALUES IN (1);
@@ -206,9 +206,9 @@ ALTER TABLE parted ATTACH PARTITION part2 FOR VALUES IN (2);
 CREATE TRIGGER guard BEFORE UPDATE ON parted FOR EACH ROW EXECUTE FUNCTION version_guard('version');
 INSERT INTO parted VALUES (1, 1), (2, 2);
 UPDATE parted SET version = 1, id = id + 10;
-SELECT is(array_agg((id, version)::text ORDER BY id), '{"(11,2)","(12,2)"}', 'in each') FROM parted;
+SELECT is(array_agg((id, version)::text ORDER BY id), '{"(11,2)","(12,2)"}', 'an update works in each partition') FROM parted;
 UPDATE parted SET part = 3 - part, version = 2;
-SELECT is(array_agg((id, part, version)::text ORDER BY id), '{"(11,2,3)","(12,1,3)"}', 'moved to another one') FROM parted;
+SELECT is(array_agg((id, part, version)::text ORDER BY id), '{"(11,2,3)","(12,1,3)"}', 'an update can move rows to another partition') FROM parted;
 SELECT throws_ok('UPDATE parted SET part = 3 - part, version = 2', '40001', 'row of table "part1" was changed since it was read');
 
 -- --- read only ---
@@ -249,13 +249,13 @@ SELECT n - :plans AS more_plans FROM plans \gset
 DROP VIEW plans;
 
 BEGIN;
-SELECT is(:'ro'::text, '25006 cannot execute compare_and_set() in a read-only transaction', 'not in a READ ONLY transaction');
-SELECT is(:'ro_version'::text, '5', 'which may read');
-SELECT is(:'trap1'::text, '1', 'a hostile search_path: created');
-SELECT is(:'trap2'::text, '2', 'set');
-SELECT is(:'trap3'::text, 'y', 'read');
-SELECT is(:'trap4'::text, '250', 'versions 3 to 22');
-SELECT cmp_ok(:plans, '>', 0, 'statements are prepared');
-SELECT is(:'more_plans'::text, '0', 'once');
+SELECT is(:'ro'::text, '25006 cannot execute compare_and_set() in a read-only transaction', 'a READ ONLY transaction cannot set a key');
+SELECT is(:'ro_version'::text, '5', 'a READ ONLY transaction can read a key');
+SELECT is(:'trap1'::text, '1', 'compare_and_set() creates a key with a hostile search_path');
+SELECT is(:'trap2'::text, '2', 'compare_and_set() sets a key with a hostile search_path');
+SELECT is(:'trap3'::text, 'y', 'read_versioned() works with a hostile search_path');
+SELECT is(:'trap4'::text, '250', 'twenty calls set versions 3 to 22');
+SELECT cmp_ok(:plans, '>', 0, 'the functions prepare their statements');
+SELECT is(:'more_plans'::text, '0', 'repeated calls prepare no further statements');
 SELECT * FROM finish();
 ROLLBACK;
