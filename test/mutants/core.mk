@@ -1,5 +1,5 @@
-# What test/lib/LeTrialCore.pm runs: the core as a shared library, so that a mutant takes one file's compilation and one
-# link; the unit tests and the simulator beside it.  Without and with sanitizers, in $(OUT)/fast and $(OUT)/safe.
+# For test/lib/LeTrialCore.pm: builds the core as a shared library, so that a mutant needs one compilation and one link,
+# and the unit tests and the simulator that use it. Without and with sanitizers, in $(OUT)/fast and $(OUT)/safe.
 FLAGS      = -std=c11 -O2 -g -fno-omit-frame-pointer -Isrc -Isrc/server
 FLAGS_fast = $(FLAGS)
 FLAGS_safe = $(FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all

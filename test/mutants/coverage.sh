@@ -6,7 +6,7 @@
 #   PG_MAJOR     as for test/run.sh
 . "$(dirname "$0")/../common.sh"
 
-# Read as a whole before it runs: it takes long, and the file may change meanwhile.
+# A function, so that bash reads the whole file before it runs: the file may change in the meantime.
 main()
 {
 	cd "$LE_ROOT"
@@ -14,7 +14,7 @@ main()
 	mkdir -p "$out"
 	[ -e "$out/src" ] || { ALL=1 && rm -f "$out"/*.lines; }
 	if [ -z "${TESTS:-}" ]; then
-		# Not those that search at random, nor those that build packages or whole systems: a mutant would take minutes.
+		# Excludes random searches, and tests that build packages or whole systems: a mutant would take minutes.
 		for test in test/unit/*.c test/pgtap/*.sql test/t/*.t; do
 			case $test in
 				*/00[02-57]_* | */08[02]_* | */09[0-2]_* | */127_*) continue ;;
@@ -28,7 +28,7 @@ main()
 	fi
 	[ -n "${TESTS:-}" ] || return 0
 
-	# As COVERAGE=1 make test does, in a copy; and the library, the command and the build with fault points alike.
+	# Like COVERAGE=1 make test, but in a copy, and including the library, the command and the build with fault points.
 	flags="--coverage -O1 -DLE_COVERAGE"
 	LE_MAKE=(COPT="$flags" SANITIZE="$flags")
 	le_prepare CFLAGS="$flags" LDFLAGS=--coverage SANITIZE_plain="$flags" core-tests torture-programs client lockctl \
@@ -42,7 +42,7 @@ main()
 	le_test_env
 	mkdir -m 1777 "$LE_TMP/covered"
 	LE_ENV+=(LE_BUDGET=0.2 LE_CLIENT_KINDS=plain LE_LOCKCTL=build/lockctl/lockctl)
-	# a test that needs more patience than a mutant has is red here, and meets none
+	# A test that exceeds this timeout fails here, and is not used for mutants.
 	LE_ENV+=(LE_COVERED="$LE_TMP/covered" COVERAGE=1 PG_TEST_TIMEOUT_DEFAULT=30)
 	le_say "recording $(wc -w <<<"$TESTS") test files"
 	rc=0

@@ -1,6 +1,6 @@
-# The runner of test/mutants/random.sh: draws mutants until N of them count, tries each of them on the tests that could
-# notice it, and says how many survive.  What is known is in the state file: one line of JSON for each draw and each trial,
-# so that a run that was stopped goes on where it was.
+# The runner of test/mutants/random.sh: draws mutants until N of them count, tries each on the tests that could catch
+# it, and reports how many survive. The state file has one line of JSON for each draw and each trial, so that a stopped
+# run can continue.
 use strict;
 use warnings;
 
@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 
 my ($where, $seed, $n, $jobs) = @ENV{qw(WHERE SEED N LE_JOBS)};
 my $json = JSON::PP->new->canonical;
-# read here, and appended to there: the account may not be able to write to the checkout
+# Read by name, written through a descriptor: the account may not be able to write to the checkout.
 my ($known, $state_fd) = @ENV{qw(LE_STATE LE_STATE_FD)};
 my $again = $ENV{AGAIN} // '';
 
@@ -36,7 +36,7 @@ sub remember
 {
 	my ($what) = @_;
 
-	# whole lines also from several workers
+	# one write per line, so that several workers can append
 	syswrite($state, $json->encode({ sources => $sources, %$what }) . "\n");
 	return;
 }
@@ -58,7 +58,7 @@ sub read_state
 	return;
 }
 
-# The mutants that somebody has shown to change nothing: key => why
+# Mutants that were shown to be equivalent: key => reason
 sub read_equivalent
 {
 	return map { /^([0-9a-f]{10}) (.*)/ ? ($1 => $2) : () } split(/\n/, slurp('test/mutants/equivalent'));
@@ -97,7 +97,8 @@ sub draw
 
 # --- trials ---------------------------------------------------------------------------------------------------------
 
-# (site, text, number of the worker, tests that it has passed) to what caught it, or undef; and those tests, with digests
+# A function with the arguments site, text, number of the worker, and tests that the mutant has passed, with digests; it
+# adds to the latter. Returns the test that caught the mutant, or undef.
 my $try;
 
 sub try_one
@@ -119,7 +120,7 @@ sub try_one
 	return;
 }
 
-# Whoever is free takes the next one.
+# Each free worker takes the next mutant.
 sub try_all
 {
 	my @sites = @_;

@@ -54,10 +54,10 @@ if [ "$WHERE" = portable ]; then
 	le_run perl test/mutants/random.pl
 	report
 fi
-# The library's own tests run it under sanitizers: what a mutant leaks, or reads too far, is seen there alone.
+# The library's own tests run under sanitizers: only these detect leaks and invalid reads of a mutant.
 kind=plain
 goals=(core-tests torture-programs lockctl lockctl-address client-tests)
-# So are wrong states by assertions.
+# Assertions detect invalid states of the server.
 [ "$WHERE" != server ] || export LE_ASSERTS=1
 if [ "$WHERE" = client ]; then
 	kind=address
@@ -70,10 +70,10 @@ if [ "$WHERE" = client ]; then
 	. clients/python-packages.sh
 	le_extra_packages libjansson-dev pgbouncer
 	le_python_packages clients/conformance/requirements.txt
-	# its agent has no say in which sanitizer is loaded first where a scenario sets the clock
+	# When a scenario sets the clock, its library is loaded before the sanitizer.
 	LE_ENV+=(LE_AGENT_KIND=$kind ASAN_OPTIONS=verify_asan_link_order=0)
 fi
-# one more, without mutants, for what seems to take too long
+# One more tree, without mutants, for tests that seem to time out.
 mutants_trees $((jobs + 1))
 # the account may not be able to read the checkout
 cp "$LE_STATE" "$LE_TMP/state"

@@ -1,5 +1,5 @@
-# The runner of test/mutants/run.sh.  Each of its workers has a tree of its own, $LE_RUN/w1 and so on, with the sources,
-# already built, and with a PostgreSQL.
+# The runner of test/mutants/run.sh. Each worker has its own tree, $LE_RUN/w1 and so on, with built sources and a
+# PostgreSQL installation.
 use strict;
 use warnings;
 
@@ -8,9 +8,9 @@ use LeTrial;
 use Storable qw(store retrieve);
 use Time::HiRes qw(time);
 
-# A test that waits for what a mutant prevents is not to be waited for as long as one that may pass.
+# Seconds that a test waits for an event: fewer than usual, because a mutant may prevent the event.
 my $PATIENCE = 20;
-# What a test may take in all; then it is killed.
+# Seconds after which a test is killed.
 my $TEST_TIMEOUT = 120;
 
 my $started = time;
@@ -20,7 +20,7 @@ sub say_line { print @_, "\n"; return; }
 
 # --- a mutant -----------------------------------------------------------------------------------------------------------
 
-# (what caught it or undef, message)
+# Returns the test that caught the mutant, or undef, and a message.
 sub try_tests
 {
 	my ($m) = @_;
@@ -38,7 +38,7 @@ sub try_tests
 	return (undef, $late // 'SURVIVED');
 }
 
-# The portable edition, of its parts, one of which has changed; and the copy that Go embeds, which a test compares.
+# Assembles the portable edition if one of its parts has changed, and updates the copy that Go embeds.
 sub assemble
 {
 	my ($file) = @_;
@@ -71,7 +71,7 @@ sub try_mutant
 	return $result;
 }
 
-# Whoever is free takes the next one.  Returns the results in the order of the list.
+# Each free worker takes the next mutant. Returns the results in the order of the list.
 sub try_all
 {
 	my @mutants = @_;
@@ -96,7 +96,7 @@ sub try_all
 	return map { retrieve("$ENV{LE_RUN}/work/result$_") } 0 .. $#mutants;
 }
 
-# Those that are to catch have to pass where there is nothing to catch.
+# Expects that the tests pass without a mutant.
 sub check_tests
 {
 	my @tests = @_;

@@ -17,7 +17,7 @@ if perl -Itest/lib -MLeMutants -e '
 fi
 
 mutants_trees "$LE_JOBS"
-# the library's sanitizers notice none of these faults
+# The sanitizers of the library detect none of these faults.
 LE_ENV+=(LE_CLIENT_KINDS=plain)
 LE_ENV+=(LE_JOBS="$LE_JOBS" LE_BUILD_PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" ONLY="${ONLY:-}")
 le_run perl test/mutants/run.pl

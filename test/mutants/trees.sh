@@ -2,7 +2,7 @@
 # the build of each mutant starts, and one or two PostgreSQL installations that the account can write to.  The tests
 # also build in the first tree.
 
-# mutants_trees N      after le_prepare and, where a test needs the build with fault points, le_faults_tree
+# mutants_trees N      call after le_prepare, and after le_faults_tree if a test needs the build with fault points
 mutants_trees()
 {
 	local i bin

@@ -48,8 +48,7 @@ foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-comm
 	nothing_left($node);
 }
 
-# A rollback to a savepoint and a rollback, the second while the manager still writes the effects of the first. Returns
-# how long the waiter waits.
+# A rollback to a savepoint, and a rollback while the manager still writes the first. Returns how long the waiter waits.
 sub two_ends
 {
 	my $token = acquire($a, 'r', q{'1 h'});
@@ -77,8 +76,7 @@ sub two_ends
 	return $took;
 }
 
-# A lost wake-up would be replaced by a retry after 1 s. On a busy machine, a wake-up may also take that long
-# occasionally.
+# A retry after 1 s would replace a lost wake-up. On a busy machine, a wake-up can take as long.
 {
 	my $took;
 
@@ -149,8 +147,7 @@ foreach my $each (0, 1)
 	nothing_left($node);
 }
 
-# The session that leads the group flush is stopped: before the flush, within it, and before it wakes up the others. The
-# WAL writer is stopped, too.
+# The session that leads the group flush is stopped before, in or after the flush. The WAL writer is stopped, too.
 foreach my $point (qw(request-answered flush-before flush-done flush-passed-on))
 {
 	my $walwriter = stop_walwriter($node);
@@ -394,8 +391,7 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 
 # --- a committed batch fails after its replies ---
 
-# A session with a fence ends, all in one batch. Its mailbox, which has been returned to the pool, must be empty for the
-# next session.
+# A session with a fence ends, all in one batch. Its mailbox, now free, must be empty for the next session.
 {
 	my $s = session($node);
 	my $pid = $s->pid;
@@ -499,8 +495,7 @@ foreach my $names (1, 60)
 
 # --- a manager that is stopped ---
 
-# Longer than the TTL: a holder that has renewed in time by its own clock keeps the lock, and the waiter is not granted
-# it.
+# Longer than the TTL: a holder that has renewed in time by its own clock keeps the lock.
 foreach my $point (qw(manager-took batch-before-expiry batch-written batch-committed batch-before-mailboxes batch-done))
 {
 	my $token = acquire($a, 'x', q{'1 h'});
@@ -592,8 +587,7 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$free->query('DROP DATABASE other WITH (FORCE)'); # otherwise its manager would stop at the following fault points
 }
 
-# A session ends while the manager clears the mailboxes after DROP EXTENSION: the next session with its number must find
-# the mailbox free.
+# A session ends while the manager clears the mailboxes after DROP EXTENSION. Its mailbox must become free.
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE dropped');
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
@@ -703,8 +697,7 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 
 # --- a manager that loads slowly ---
 
-# Calls with an unlimited wait keep waiting, although without a manager they would give up after 5 s. A try gets an
-# error.
+# Without a manager, unlimited waits give up after 5 s. While one loads they keep waiting, and a try gets an error.
 {
 	my $token = acquire($a, 'loading', q{'1 h'});
 	my $pid = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
@@ -727,8 +720,7 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	nothing_left($node);
 }
 
-# A worker that an earlier launcher has started has not taken its entry yet: the next launcher waits 10 s before it
-# starts another one.
+# A worker of an earlier launcher has not taken its entry yet: the next launcher waits 10 s before it starts another.
 {
 	my $manager = q{backend_type = 'lock_election manager' AND datname = 'postgres'};
 	my ($old, $launcher) = split /\|/,
@@ -751,8 +743,7 @@ $free->query('DROP DATABASE dropped WITH (FORCE)');
 	unlike(slurp_file($node->logfile, $log), qr/PID $late\) exited with exit code/, 'the late worker exits without an error');
 }
 
-# A dump is restored while a starting manager has already passed the check for it: the restored incarnation must take
-# effect.
+# A dump is restored after a starting manager has read the old incarnation: the restored one must take effect.
 {
 	my $token = acquire($a, 'restored', q{'1 h'});
 	my $pid = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
@@ -834,8 +825,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	$c->query("SELECT force_release_lock('replayed $_')") foreach 0 .. 6;
 }
 
-# Each commit takes more than a second. A pause must not shorten a lease, but the pauses together must not stop the
-# clock.
+# Each commit takes more than a second. A pause must not shorten a lease, but all of them must not stop the clock.
 {
 	my $token = acquire($a, 'slow', q{'1 h'});
 	my ($left, $log, $start) = (20, -s $node->logfile, time);
@@ -954,8 +944,7 @@ foreach my $end ('', 'COMMIT', 'quit')
 
 # --- a database entry is freed and reused while a session waits for a mailbox that its predecessor has left ---
 
-# From PostgreSQL 16 on, a new process gets the number that has been free for the longest time, so not that of the
-# previous session.
+# From PostgreSQL 16 on, a new process gets the number that has been free for the longest time.
 if ($free->query('SHOW server_version_num') < 160000)
 {
 	my $workers = sub { return $free->query("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE datname = 'again' AND backend_type = 'lock_election manager'") };
