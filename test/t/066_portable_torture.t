@@ -1,7 +1,7 @@
 # The portable edition under faults: the clients of the torture test record requests and replies, while clients,
 # backends and servers are killed and stopped, and standbys promoted. The checker judges the records, see
 # test/torture/check.c. 090_torture.t does this with the C edition.
-#   TORTURE_SECONDS   approximate duration of the faults; default 60, or a fifth of it; each fault is injected once or more
+#   TORTURE_SECONDS   approximate duration of the faults; default 60, or a fifth of it; every fault happens once
 #   TORTURE_CLIENTS   default 12
 #   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
 #   TORTURE_SEED      seed of clients and nemesis; their interleaving differs in each run nevertheless
