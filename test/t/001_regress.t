@@ -8,7 +8,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# several of them may run at a time
+# Several of these tests may run at the same time.
 my ($only) = map { m{([^/]+)\.\w+$} } @ARGV;
 my $node = new_node(defined $only ? "main_$only" : 'main', extension => 0);
 
@@ -22,7 +22,7 @@ sub run_suite
 	my $out = `$program --inputdir=$input_dir --outputdir=$output_dir --bindir= --host=@{[ $node->host ]} --port=@{[ $node->port ]} --dbname=$database --load-extension=lock_election @names 2>&1`;
 	foreach my $name (@names)
 	{
-		# "test x ... ok" before 16, "ok 1 - x" since
+		# "test x ... ok" before PostgreSQL 16, "ok 1 - x" since 16
 		like($out, qr/^(?:test \Q$name\E +\.\.\. ok\b|ok \d+ +[-+] \Q$name\E\b)/m, "$dir/$name");
 	}
 	diag(-f "$output_dir/regression.diffs" ? slurp_file("$output_dir/regression.diffs") : $out) if $? != 0;
@@ -30,10 +30,10 @@ sub run_suite
 }
 
 my $dir = $ENV{PG_REGRESS} =~ s{/regress/pg_regress$}{}r;
-ok(1, 'the server runs');
+ok(1, 'the server is running');
 run_suite('sql', 'sql', "$dir/regress/pg_regress", 'contrib_regression', '.');
 
-# specs/ and expected/ have to be side by side
+# The isolation tests expect specs/ and expected/ in the same directory.
 my $isolation_dir = PostgreSQL::Test::Utils::tempdir();
 symlink(cwd() . '/test/specs', "$isolation_dir/specs") or die "symlink: $!";
 symlink(cwd() . '/expected', "$isolation_dir/expected") or die "symlink: $!";

@@ -9,7 +9,7 @@ use Test::More;
 
 my (%text, %sites);
 
-# Without comments, blanks and braces.
+# Removes comments, whitespace and braces.
 sub bare
 {
 	my ($code) = @_;
@@ -17,7 +17,7 @@ sub bare
 	return $code =~ s{/\*.*?\*/}{}gsr =~ s/[\s{}]//gr;
 }
 
-# The operator by which a machine makes this one, or undef.
+# Returns the operator of the random mutation that produces the same code as this mutant, or undef.
 sub drawn_as
 {
 	my ($m, $mutated) = @_;
@@ -38,6 +38,6 @@ foreach my $m (map { read_mutants($_) } 'test/mutants/list', glob 'clients/confo
 	my @missing = grep { $_ ne 'sim' && !-f $_ } @{ $m->{tests} };
 
 	is($@ . join(' ', @missing), '', "$m->{name}: $m->{story}");
-	is(drawn_as($m, $mutated), undef, "$m->{name}: no machine draws it") if defined $mutated && $m->{file} =~ m{^src/.*\.c$};
+	is(drawn_as($m, $mutated), undef, "$m->{name}: no random mutation produces it") if defined $mutated && $m->{file} =~ m{^src/.*\.c$};
 }
 done_testing();

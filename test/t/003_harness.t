@@ -10,30 +10,30 @@ use Test::More;
 
 my $node = new_node('main', start => 0);
 
-# more than a pipe holds: psql has always ended before all of it is written
+# More than a pipe can buffer: psql always exits before all of it is written.
 my $sql = 'SELECT 1' . ' ' x 1_000_000;
 my ($out, $err) = ('before', '');
 
-is($node->psql('postgres', $sql), 2, 'a server that is down is an answer');
-is($node->psql('postgres', $sql, stdout => \$out, stderr => \$err), 2, 'also with its output asked for');
-is($out, '', 'which is empty');
-isnt($err, '', 'and an error');
+is($node->psql('postgres', $sql), 2, 'psql() returns 2 if the server is down');
+is($node->psql('postgres', $sql, stdout => \$out, stderr => \$err), 2, 'psql() with an output returns 2 if the server is down');
+is($out, '', 'stdout is empty if the server is down');
+isnt($err, '', 'stderr has an error if the server is down');
 my @result = $node->psql('postgres', $sql);
-is(@result, 3, 'and as a list');
-is_deeply([ @result[ 0, 1 ] ], [ 2, '' ], 'which says the same');
-ok(!eval { $node->safe_psql('postgres', $sql); 1 }, 'who does not expect it is told');
+is(@result, 3, 'psql() in list context returns three values');
+is_deeply([ @result[ 0, 1 ] ], [ 2, '' ], 'psql() in list context returns status 2 and empty output');
+ok(!eval { $node->safe_psql('postgres', $sql); 1 }, 'safe_psql() dies if the server is down');
 
-# A signal, as of a child that ends, is no end of a wait.
+# A signal, for example of a child that exits, must not end a wait.
 $node->start;
 my $wire = LeWire->new($node);
 local $SIG{ALRM} = sub { };
 alarm 1;
 $wire->query('SELECT pg_sleep(1.5), 1');
-is(eval { $wire->wait('Z') }, '|1', 'a wait goes on after a signal') or diag($@);
+is(eval { $wire->wait('Z') }, '|1', 'a wait continues after a signal') or diag($@);
 $wire->quit;
 $node->stop;
 
-# Services of packages that a run has installed do not start at boot afterwards.
+# Services of packages that a run has installed must not start at boot afterwards.
 my $etc = PostgreSQL::Test::Utils::tempdir();
 my $script = <<'SH';
 . test/common.sh
@@ -54,6 +54,6 @@ SH
 my ($left, $said) = ('', '');
 IPC::Run::run([ 'bash', '-c', $script, '-', $etc ], '>', \$left, '2>', \$said);
 is($left, join('', map { "./$_\n" } 'rc2.d/S01postgresql', map { "systemd/system/multi-user.target.wants/$_" } 'mine.service', 'postgresql.service', 'postgresql@15-main.service'),
-	q{what was there before stays, and PostgreSQL's own service});
-is($said, "== not started at boot: S01haproxy etcd.service redis.service\n", 'which is said once');
+	q{links that existed before stay, and so do those of PostgreSQL's own service});
+is($said, "== not started at boot: S01haproxy etcd.service redis.service\n", 'each removed link is reported once');
 done_testing();

@@ -11,7 +11,7 @@ use Test::More;
 
 my $tidy = getcwd() . '/test/tidy';
 
-# A project without a breach; of what a sample names, this is replaced or added.
+# A project without a violation. The files of a sample replace these, or are added to them.
 my %clean = (
 	Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n",
 	'README.md' => "[How it works](docs/design/internals.md)\n",
@@ -33,38 +33,38 @@ my %clean = (
 
 my @samples = (
 	[
-		'an arrow between folders',
+		'a forbidden include between folders',
 		{ 'src/server/sql/x.h' => "", 'src/server/shared/up.c' => qq{#include "sql/x.h"\n} },
 		'src/server/shared/up.c:1: server/shared may not include sql/x.h'
 	],
 	[
-		'a folder that nobody has listed',
+		'a folder that test/tidy does not list',
 		{ 'src/server/more/x.c' => "" },
 		"src/server/more/x.c:1: folder server/more is not in test/tidy's list"
 	],
 	[
-		'a header of the system in the core',
+		'a system header in the core',
 		{ 'src/core/clock.c' => "#include <time.h>\n" },
 		'src/core/clock.c:1: src/core is plain C: it may not include time.h'
 	],
 	[
-		'a header of the server in the core',
+		'a server header in the core',
 		{ 'src/core/clock.c' => qq{\n#include "shared/compat.h"\n} },
 		'src/core/clock.c:2: src/core is plain C: it may not include shared/compat.h'
 	],
 	[
-		'a version of PostgreSQL',
+		'a check of PG_VERSION_NUM outside compat.h',
 		{ 'src/server/sql/x.c' => "#if PG_VERSION_NUM < 170000\n#endif\n" },
 		'src/server/sql/x.c:1: PG_VERSION_NUM belongs into src/server/shared/compat.h'
 	],
 	[
-		'a document with other versions than the list',
+		'a document that disagrees with test/postgresql-versions',
 		{ 'test/postgresql-versions' => "15 a\n19 b\n", Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n# postgresql-server-dev-15 or newer\n", 'README.md' => "[For PostgreSQL 15 to 18](docs/design/internals.md)\n" },
 		"README.md:1: does not say: PostgreSQL 15 to 19\n"
 		  . 'README.md:1: PostgreSQL 15 to 18: by test/postgresql-versions it is PostgreSQL 15 to 19'
 	],
 	[
-		'a package for another oldest version',
+		'files that name another oldest PostgreSQL version',
 		{
 			'test/postgresql-versions' => "16 a\n17 b\n",
 			'README.md' => "[For PostgreSQL 16 to 17](docs/design/internals.md)\n",
@@ -76,7 +76,7 @@ my @samples = (
 		join("\n", map { "$_:1: the oldest PostgreSQL is 16, by test/postgresql-versions" } qw(META.json Makefile debian/pgversions))
 	],
 	[
-		'a function that nobody else uses',
+		'a global function that is used in one file only',
 		{ 'src/core/x.c' => qq{/* A comment that names le_answer2(). */\nint\nle_answer2(void)\n{\n\treturn 0;\n}\n} },
 		'src/core/x.c:3: le_answer2() is used in this file alone: it can be static'
 	],
@@ -90,7 +90,7 @@ my @samples = (
 		'src/core/more.c:4: le_more() has no comment, here or where it is declared'
 	],
 	[
-		'a second declaration',
+		'a function that is declared twice',
 		{ 'src/core/other.h' => "extern int le_answer(void);\n", 'src/core/x.c' => qq{#include "other.h"\n} },
 		'src/core/other.h:1: le_answer() is declared in src/core/core.h as well'
 	],
@@ -100,36 +100,36 @@ my @samples = (
 		'src/core/x.c:1: other() is declared in a .c file'
 	],
 	[
-		'a function that is gone',
+		'a function that is declared but not defined',
 		{ 'src/core/more.h' => "/* Gone. */\nextern int le_gone(int\n\t\tof_many);\n", 'src/core/x.c' => qq{#include "more.h"\n} },
 		'src/core/more.h:2: le_gone() is declared, and defined nowhere'
 	],
-	[ 'a header that nobody includes', { 'src/core/x.h' => "" }, 'src/core/x.h:1: nothing uses this file' ],
-	[ 'a source that nobody compiles', { 'test/odd/x.c' => "" }, 'test/odd/x.c:1: nothing uses this file' ],
-	[ 'an output without an input', { 'expected/b.out' => "" }, 'expected/b.out:1: nothing uses this file' ],
+	[ 'a header that no file includes', { 'src/core/x.h' => "" }, 'src/core/x.h:1: nothing uses this file' ],
+	[ 'a source file that is not compiled', { 'test/odd/x.c' => "" }, 'test/odd/x.c:1: nothing uses this file' ],
+	[ 'an expected output without a test', { 'expected/b.out' => "" }, 'expected/b.out:1: nothing uses this file' ],
 	[ 'a module that no test uses', { 'test/lib/LeNone.pm' => "1;\n" }, 'test/lib/LeNone.pm:1: nothing uses this file' ],
-	[ 'a page that no other names', { 'docs/x.md' => "" }, 'docs/x.md:1: nothing uses this file' ],
+	[ 'a page that no other page links', { 'docs/x.md' => "" }, 'docs/x.md:1: nothing uses this file' ],
 	[
 		'a long line', { 'src/core/x.c' => "\n" . "\t" x 29 . "12345\n" },
 		'src/core/x.c:2: more than 120 columns'
 	],
 	[
-		'a long line of a text',
+		'a long line in a document',
 		{ 'README.md' => '[a](docs/design/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n\n```text\n" . 'x' x 130 . "\n```\n" },
 		'README.md:1: more than 120 columns'
 	],
 	[
-		'a list that a block ends',
+		'a list interrupted by a block that is not indented',
 		{ 'README.md' => "[a](docs/design/internals.md)\n\n1. a\n\n```sh\n1. b\n```\n\n2. c\n\n    ```text\n    d\n    ```\n\n3. e\n" },
 		'README.md:9: a list that begins with 2'
 	],
 	[
-		'an item that goes on with three columns',
+		'a list item continued with an indent of three columns',
 		{ 'README.md' => "[a](docs/design/internals.md)\n\n1. a\n   a\n    - b\n\n    c\n2. d\n   - e\n\n   f\n   ```sh\n   g\n   ```\n" },
 		join("\n", map { "README.md:$_: an item goes on, or has items, with four columns" } 9, 11, 12)
 	],
 	[
-		'a list in a paragraph, a block without a language',
+		'a list without an empty line before it, and a block without a language',
 		{ 'README.md' => "[a](docs/design/internals.md)\n- a\n\n```\n```\n" },
 		"README.md:2: no empty line before a list\nREADME.md:4: a block without a language"
 	],
@@ -139,7 +139,7 @@ my @samples = (
 		'src/core/x.c:2: long_one() has 81 lines, more than 80'
 	],
 	[
-		'calls in a circle',
+		'circular calls between files',
 		{
 			'src/core/x.c' => "#include \"x.h\"\n\nint\nle_x(void)\n{\n\treturn le_y();\n}\n",
 			'src/core/y.c' => "#include \"x.h\"\n\nint\nle_y(void)\n{\n\treturn le_x();\n}\n",
@@ -148,7 +148,7 @@ my @samples = (
 		"src/core/x.c:1: calls go in a circle: y\nsrc/core/y.c:1: calls go in a circle: x"
 	],
 	[
-		'includes in a circle',
+		'circular includes',
 		{
 			'src/core/x.h' => "#include \"y.h\"\n",
 			'src/core/y.h' => "",
@@ -157,7 +157,7 @@ my @samples = (
 		"src/core/x.h:1: includes go in a circle: y\nsrc/core/y.c:1: includes go in a circle: x"
 	],
 	[
-		'a function of the core alone',
+		'a function that only the core may use',
 		{
 			'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n"
 			  . "extern int le_half(void); /* of that */\n\n/* --- for the core alone --- */\n\n"
@@ -166,24 +166,24 @@ my @samples = (
 		'src/core/core.h:13: le_odd() is for the core alone'
 	],
 	[
-		'a test that does not say what it shows', { 'test/t/b.t' => "# A test.\n" },
+		'a test without the line "Promises:"', { 'test/t/b.t' => "# A test.\n" },
 		'test/t/b.t:1: no line "Promises: D, L", or "Promises: -", in its head'
 	],
 	[
-		'two tests of one number', { 'test/t/001_a.t' => "# Promises: D\n", 'test/t/001_b.t' => "# Promises: -\n" },
+		'two tests with the same number', { 'test/t/001_a.t' => "# Promises: D\n", 'test/t/001_b.t' => "# Promises: -\n" },
 		'test/t/001_b.t:1: test/t/001_a.t has number 001 as well'
 	],
 	[
-		'a promise that nobody makes', { 'test/specs/b.spec' => "# Promises: D, X\n" },
+		'a test of an unknown promise', { 'test/specs/b.spec' => "# Promises: D, X\n" },
 		'test/specs/b.spec:1: docs/design/guarantees.md has no promise X'
 	],
 	[
-		'an invariant of no promise',
+		'an invariant of an unknown promise',
 		{ 'test/sim/invariants.c' => "/*\n *\tD\tdurable\n *\tY\tyes\n */\n", Makefile => "SOURCES = test/sim/*.c src/*/*.c src/server/*/*.c\n" },
 		'test/sim/invariants.c:1: docs/design/guarantees.md has no promise Y'
 	],
 	[
-		'a test that does not show what is said of it', { 'test/t/a.t' => "# Promises: Q, R\n" },
+		'a test that lacks a promise for which guarantees.md names it', { 'test/t/a.t' => "# Promises: Q, R\n" },
 		"docs/design/guarantees.md:1: promise D names no test that shows it\n"
 		  . 'test/t/a.t:1: docs/design/guarantees.md says that it shows D'
 	],
@@ -193,29 +193,29 @@ my @samples = (
 		'docs/design/guarantees.md:3: promise Q, R names no test'
 	],
 	[
-		'a letter that none of the tests shows',
+		'one of several promises that none of the named tests shows',
 		{ 'test/t/a.t' => "# Promises: D\n", 'docs/design/guarantees.md' => "| D, Q | durable, in order | flushes | `a.t` |\n" },
 		'docs/design/guarantees.md:1: promise Q names no test that shows it'
 	],
 	[
-		'a test that is not there',
+		'a named test that does not exist',
 		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q, R | order | one queue | `a.t` |\n" },
 		'docs/design/guarantees.md:1: there is no test b.t'
 	],
 	[
-		'a page that names what is not there',
+		'a page that names a function and a file that do not exist',
 		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n`le_answer()`, `le_gone()`\nin `core/gone.c`\n" },
 		"docs/design/internals.md:3: there is no function le_gone()\ndocs/design/internals.md:4: there is no file core/gone.c"
 	],
 	[
-		'a picture that names what is not there',
+		'a picture that names a function and a file that do not exist',
 		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n\n```text\nle_answer()  core/core.c\nle_gone() --> core/gone.c\n```\n" },
 		"docs/design/internals.md:6: there is no function le_gone()\ndocs/design/internals.md:6: there is no file core/gone.c"
 	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
 );
 
-# Output and exit status for a project with these files.
+# Runs test/tidy in a project with these files. Returns its output and exit status.
 sub tidy
 {
 	my (%files) = @_;
@@ -231,8 +231,8 @@ sub tidy
 }
 
 my $here = `perl $tidy . 2>&1`;
-is($here . $?, '0', 'this project');
-is_deeply([ tidy(%clean) ], [ '', 0 ], 'a clean sample');
+is($here . $?, '0', 'this project has no violation');
+is_deeply([ tidy(%clean) ], [ '', 0 ], 'the clean sample has no violation');
 foreach my $sample (@samples)
 {
 	my ($name, $files, $breach) = @$sample;
@@ -240,6 +240,6 @@ foreach my $sample (@samples)
 	is_deeply([ tidy(%clean, %$files) ], [ "$breach\n", 1 ], $name);
 }
 my @list = grep { m{/(?:055_evict\.t|evict\.c)$} } `perl $tidy --promises .`;
-is($?, 0, 'the tests of each promise');
-is(join('', @list), join('', map { "$_\ttest/t/055_evict.t\n" . ($_ eq 'G' ? '' : "$_\ttest/unit/evict.c\n") } qw(D G L M)), 'are listed');
+is($?, 0, 'test/tidy --promises succeeds');
+is(join('', @list), join('', map { "$_\ttest/t/055_evict.t\n" . ($_ eq 'G' ? '' : "$_\ttest/unit/evict.c\n") } qw(D G L M)), 'test/tidy --promises lists the tests of each promise');
 done_testing();

@@ -6,7 +6,7 @@ use Cwd;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-plan skip_all => 'no clang here' if system('command -v clang >/dev/null') != 0;
+plan skip_all => 'clang is not installed' if system('command -v clang >/dev/null') != 0;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $src = getcwd();
@@ -16,7 +16,7 @@ foreach my $goals ('all', 'client lockctl')
 {
 	my $said = `make -C '$dir' -s -j2 CC=clang WERROR=1 PG_CONFIG='$ENV{PG_CONFIG}' $goals 2>&1`;
 
-	is($?, 0, "make CC=clang $goals");
-	is($said, '', 'without a word');
+	is($?, 0, "make CC=clang $goals succeeds");
+	is($said, '', "make CC=clang $goals prints nothing");
 }
 done_testing();

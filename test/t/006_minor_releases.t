@@ -18,7 +18,7 @@ my $header = slurp_file("$include/replication/walsender_private.h");
 my $major = slurp_file("$include/pg_config.h") =~ /^#define PG_MAJORVERSION_NUM (\d+)/m ? $1 : die 'no version';
 my %first_with_flags = (15 => 13, 16 => 9, 17 => 5);
 
-# The header as it is, and as it was on the other side of that change.
+# The header of this minor release, and a copy edited to look like the one before or after the change.
 my %headers = (here => $header);
 if ($header =~ /(?:bits8|uint8)\s+sync_standbys_status;/)
 {
@@ -45,7 +45,7 @@ GetConfigOption(const char *name, bool missing_ok, bool restrict_privileged)
 	return strcmp(name, "server_version_num") == 0 ? version : NULL;
 }
 
-/* version of the server, its byte, synchronous_standby_names */
+/* arguments: server version, value of the byte, synchronous_standby_names */
 int
 main(int argc, char **argv)
 {
@@ -66,7 +66,7 @@ foreach my $name (sort keys %headers)
 		'-Wl,--unresolved-symbols=ignore-all', '-o', "$dir/$name/reads", "$dir/reads.c");
 }
 
-# before the change, after it, and another major release that has had it from the start
+# Versions before the change and after it. Other major releases had the flags from the start.
 my $change = $first_with_flags{$major};
 my @bool = defined $change ? map { $major * 10000 + $_ } 0, $change - 1 : ();
 my @flags = defined $change ? map { $major * 10000 + $_ } $change, $change + 1, 99 : ($major * 10000);
@@ -77,22 +77,22 @@ foreach my $name (sort keys %headers)
 
 	foreach my $version (@bool)
 	{
-		is($defined->($version, 1, ''), 1, "built with the headers '$name', in $version: standbys");
-		is($defined->($version, 0, 'a'), 0, 'none');
+		is($defined->($version, 1, ''), 1, "built with the headers '$name', in $version: a bool of 1 means standbys");
+		is($defined->($version, 0, 'a'), 0, 'a bool of 0 means no standbys');
 	}
 	foreach my $version (@flags)
 	{
-		is($defined->($version, 3, ''), 1, "built with the headers '$name', in $version: standbys");
-		is($defined->($version, 1, 'a'), 0, 'none');
-		is($defined->($version, 0, 'a'), 1, 'not known yet: the setting says so');
-		is($defined->($version, 0, ''), 0, 'or says that there are none');
+		is($defined->($version, 3, ''), 1, "built with the headers '$name', in $version: flags of 3 mean standbys");
+		is($defined->($version, 1, 'a'), 0, 'flags of 1 mean no standbys');
+		is($defined->($version, 0, 'a'), 1, 'flags of 0 are not initialized: the setting names a standby');
+		is($defined->($version, 0, ''), 0, 'flags of 0 are not initialized: the setting names no standby');
 	}
 }
 
-# --- what the library needs of the server ---
+# --- symbols of the server that the library uses ---
 
-# The server's symbols that its macros and inline functions bring, all of which were there before the first release of the
-# oldest version, or, where they are newer, of the version whose headers bring them.
+# Symbols of the server that its own macros and inline functions use. All of them existed before the first release of
+# the oldest version or, if they are newer, of the version whose headers use them.
 my %brought = map { $_ => 1 } qw(AllocSetContextCreateInternal BufferBlocks CheckXidAlive DirectFunctionCall1Coll
   DirectFunctionCall3Coll ExceptionalCondition HeapTupleHeaderGetDatum LocalBufferBlockPointers MainLWLockArray PG_exception_stack
   PostmasterIsAliveInternal ProcessInterrupts RangeVarGetRelidExtended RelationGetNumberOfBlocksInFork SnapshotSelfData
@@ -106,13 +106,14 @@ $sources =~ s{"(?:\\.|[^"\\\n])*"}{}g;
 my %named = map { $_ => 1 } $sources =~ /\b(\w+)\b/g;
 
 chomp(my ($libraries, $share) = map { `$ENV{PG_CONFIG} --$_` } 'pkglibdir', 'sharedir');
-# C's libraries version their symbols; those of the compiler begin with an underscore
+# The C library versions its symbols; the symbols of the compiler begin with an underscore.
 my @needs = grep { !/@/ && !/^_/ } `nm -D --undefined-only '$libraries/lock_election.so'` =~ /^\s+[Uw] (\S+)$/mg;
-cmp_ok(scalar @needs, '>', 100, 'what the library needs of the server is seen');
+cmp_ok(scalar @needs, '>', 100, 'the symbols that the library needs from the server are found');
 is(join(' ', grep { !$named{$_} && !$brought{$_} } @needs), '',
-	'nothing that only newer headers bring: older minor releases may not have it');
+	'the library needs no symbol that only newer headers use: older minor releases may lack it');
 
-# Functions whose header compat.h does without: a declaration of another shape would compile, and crash.
+# Functions that compat.h declares itself instead of including their header: a different declaration would compile, and
+# crash.
 my %declared = map { s/\bstruct (?=Port\b)//gr =~ s/\s+/ /gr => 1 }
   map { slurp_file("$include/libpq/$_") =~ /^extern\s[^;]*?\bpq_\w+\([^;]*;/mg } 'libpq.h', 'libpq-be.h';
 my @ours = slurp_file('src/server/shared/compat.h') =~ /^extern\s[^;]*?\bpq_\w+\([^;]*;/mg;
@@ -124,13 +125,13 @@ foreach my $ours (map { s/\bstruct (?=Port\b)//gr =~ s/\s+/ /gr } @ours)
 	if ($declared{$ours}) { $alike++ }
 	elsif (grep { /\b$function\(/ } keys %declared) { push @unlike, $ours }
 }
-is($alike, @ours - 1, 'the functions of libpq.h are there; of two with the same purpose one');
-is("@unlike", '', 'as compat.h declares them');
+is($alike, @ours - 1, 'libpq.h declares all functions of compat.h, except one of two with the same purpose');
+is("@unlike", '', 'no function is declared differently in compat.h');
 
 # --- another minor release ---
 
 SKIP: {
-	skip 'no other minor release is offered here', 2 unless $ENV{LE_OTHER_MINOR};
+	skip 'no other minor release is available', 2 unless $ENV{LE_OTHER_MINOR};
 	my $tree = $ENV{LE_OTHER_MINOR};
 	copy("$libraries/lock_election.so", "$tree/lib") or die "copy: $!";
 	foreach my $file (grep { -f } glob("$share/extension/lock_election*"))
@@ -140,10 +141,10 @@ SKIP: {
 	my $node = new_node('other', install => $tree);
 
 	note($node->safe_psql('postgres', 'SELECT version()'));
-	is($node->safe_psql('postgres', q{SELECT release_lock('a', acquire_lock('a'))}), 't', 'a lock');
+	is($node->safe_psql('postgres', q{SELECT release_lock('a', acquire_lock('a'))}), 't', 'a lock works in the other minor release');
 	is($node->safe_psql('postgres', q{CREATE TABLE t (version int NOT NULL DEFAULT 1);
 		CREATE TRIGGER t BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION version_guard();
-		INSERT INTO t DEFAULT VALUES; UPDATE t SET version = 1; SELECT version FROM t}), '2', 'and a guard of versions');
+		INSERT INTO t DEFAULT VALUES; UPDATE t SET version = 1; SELECT version FROM t}), '2', 'version_guard() works in the other minor release');
 	$node->stop;
 }
 done_testing();

@@ -18,10 +18,10 @@ foreach my $line (grep { !/^#/ } split /\n/, slurp_file('test/lib/answers'))
 	if ($line =~ /^\t(\S+)\t(.+)$/) { push @{ $answers{$question} }, [ $1, $2 ]; }
 	else { $question = $line; }
 }
-is(@questions, 12, 'questions');
-is_deeply([ sort keys %answers ], [ sort @questions ], 'each has its answer, and no other one');
+is(@questions, 12, 'CONTRIBUTING.md asks 12 questions');
+is_deeply([ sort keys %answers ], [ sort @questions ], 'test/lib/answers has an answer to each question, and no others');
 
-# "evict.t" is named by `055_evict.t` and by `test/t/055_evict.t`, in a table or in a picture
+# "evict.t" is named by `055_evict.t` and by `test/t/055_evict.t`, in a table or in a picture.
 my ($table) = $contributing =~ /(^\| change \| see \|\n.*?)^$/ms;
 my %named = map { s{.*/}{}r => 1 } "$table$architecture" =~ m{([\w/-]+\.(?:[cht]|sql))\b}g;
 
@@ -31,18 +31,18 @@ foreach my $question (@questions)
 	{
 		my ($file, $name) = @$answer;
 		my $text = -f $file ? slurp_file($file) : '';
-		# a function begins a line where it is defined
+		# The definition of a function begins a line.
 		my $found = $name =~ /^[a-z]\w*\($/ ? $text =~ /^\Q$name\E/m : index($text, $name) >= 0;
 
-		ok($found, "$question $file has $name");
-		ok($named{ $file =~ s{.*/}{}r }, "and the map names $file");
+		ok($found, "$question $file contains $name");
+		ok($named{ $file =~ s{.*/}{}r }, "the map names $file");
 		$opened{$file} = 1;
 	}
 }
-cmp_ok(@map + keys(%opened), '<=', 20, 'files to open for all of them');
+cmp_ok(@map + keys(%opened), '<=', 20, 'few files must be opened to answer all questions');
 
-# The page for users of a scheduler, framework or ORM: the test that a row links runs, or names, each program or module of
-# the row; and no example of a framework is without a row.
+# The page for users of a scheduler, framework or ORM. The test that a row links must run or name each program or module
+# of the row, and each example of a framework must have a row.
 my $page = 'docs/how-to/frameworks.md';
 my (%shown, $rows);
 
@@ -54,19 +54,19 @@ foreach my $row (grep { /^\| / && !/^\| I use \|/ } split /\n/, slurp_file($page
 
 	$rows++;
 	next if $test eq 'not run';
-	ok($by && -f $by, "$page, $what: $test");
+	ok($by && -f $by, "$page, $what: the linked test exists: $test");
 	foreach my $file (@files)
 	{
 		my ($name) = $file =~ m{([^/]+?)(?:/main\.go|\.\w+)?$};
 
 		$shown{$file} = 1;
-		ok(-e $file, "$file is there");
-		# those of READMEs are run as blocks, and named by their first word
+		ok(-e $file, "$file exists");
+		# A README is run block by block; the test names it by the first word of the row.
 		$name = lc($what =~ /^(\w+)/ && $1) if $name eq 'README';
 		ok(slurp_file($by) =~ /(?<![A-Za-z\d-])\Q$name\E(?![a-z])/, "$by names $name") if $by && -f $by;
 	}
 }
-cmp_ok($rows, '>', 20, "$page has rows");
+cmp_ok($rows, '>', 20, "$page has more than 20 rows");
 my $basic = qr{/(?:barrier|leader|minutely|fenced|worker|queue)\.(?:py|mjs)$};
-ok($shown{$_}, "$page shows $_") foreach grep { !/$basic/ } glob('clients/{python,node}/examples/*.{py,mjs}'), 'clients/php/src/LockElectionStore.php';
+ok($shown{$_}, "$page links $_") foreach grep { !/$basic/ } glob('clients/{python,node}/examples/*.{py,mjs}'), 'clients/php/src/LockElectionStore.php';
 done_testing();

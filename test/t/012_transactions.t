@@ -12,7 +12,7 @@ $node->start;
 one('CREATE EXTENSION lock_election');
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
-# The names that are held, as everybody sees them.
+# Checks the names of the locks that are held, as another session sees them.
 sub held
 {
 	my ($expected, $test_name) = @_;
@@ -20,7 +20,7 @@ sub held
 	return is($c->query(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}), $expected, $test_name);
 }
 
-# Another session would get it.
+# Checks that another session can acquire the lock.
 sub is_free
 {
 	my ($name, $test_name) = @_;
@@ -35,7 +35,7 @@ sub is_taken
 	return is($c->query("SELECT try_acquire_lock('$name')"), '', $test_name);
 }
 
-# Releases all that the session has left over.
+# Releases all locks that the test has left over.
 sub clean
 {
 	$_->query('ROLLBACK') foreach $a, $b;
@@ -51,69 +51,71 @@ $a->query(q{
 	CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
 	SET client_min_messages = error});
 
-# --- acquire: effect at once, undone by a rollback ---
+# --- acquire: takes effect immediately, and is undone by a rollback ---
 
 $a->query("BEGIN; SELECT acquire_lock('x')");
-is_taken('x', 'an acquire takes effect at once');
+is_taken('x', 'an acquire takes effect before the commit');
 $b->async("SELECT acquire_lock('x')");
 waiting($b);
 $a->query('ROLLBACK');
-like($b->wait, qr/^\d+$/, 'a rollback undoes it, and the next waiter is let in');
+like($b->wait, qr/^\d+$/, 'a rollback undoes an acquire, and the next waiter is granted the lock');
 $b->query("SELECT release_lock('x')");
 
 $a->query("BEGIN; SELECT acquire_lock('x'); SELECT 1 / 0");
-is_free('x', 'an error undoes it, before the ROLLBACK');
+is_free('x', 'an error in the transaction undoes an acquire before the ROLLBACK');
 clean();
 $a->query("SELECT acquire_lock('x') / 0");
-is_free('x', 'as does an error in the very statement');
+is_free('x', 'an error in the same statement undoes an acquire');
 $a->query("BEGIN; SELECT acquire_lock('x'); COMMIT");
 $a->query('BEGIN; SELECT 1; ROLLBACK');
 is_taken('x', 'a later rollback does not undo a committed acquire');
 $a->query("BEGIN; SELECT try_acquire_lock('y'); ROLLBACK");
-held('x', 'nor one with an acquire of its own');
+held('x', 'a later rollback with an acquire of its own does not undo a committed acquire');
 clean();
 
-# in the transaction that acquired, it can be acquired again
+# The transaction that acquired a lock can acquire it again.
 {
 	my $token = $a->query("BEGIN; SELECT acquire_lock('x')");
-	is($a->query("SELECT acquire_lock('x')"), $token, 'the same transaction acquires again: the same token');
-	is($a->query("SELECT try_acquire_lock('x', mode => 'shared')"), $token, 'in either mode');
-	is($a->query("SELECT release_lock('x')"), 't', 'one release');
+	is($a->query("SELECT acquire_lock('x')"), $token,
+		'the same transaction acquires the lock again and gets the same token');
+	is($a->query("SELECT try_acquire_lock('x', mode => 'shared')"), $token,
+		'the same transaction acquires the lock again in mode shared');
+	is($a->query("SELECT release_lock('x')"), 't', 'one of three holds is released');
 	$a->query('COMMIT');
-	is($a->query("SELECT holds FROM lock_election.locks"), '2', 'leaves two of three holds');
-	is($a->query("SELECT try_acquire_lock('x')"), '', 'after the commit it is not acquired again');
+	is($a->query("SELECT holds FROM lock_election.locks"), '2', 'two holds are left after the commit');
+	is($a->query("SELECT try_acquire_lock('x')"), '', 'after the commit, the session cannot acquire the lock again');
 	clean();
 }
 
 # --- savepoints ---
 
 $a->query("BEGIN; SELECT acquire_lock('a'); SAVEPOINT s; SELECT acquire_lock('b'); SAVEPOINT s2; SELECT acquire_lock('c')");
-held('a,b,c', 'three');
+held('a,b,c', 'three locks are acquired in nested savepoints');
 $a->query('ROLLBACK TO s2');
-held('a,b', 'ROLLBACK TO the inner savepoint');
+held('a,b', 'ROLLBACK TO undoes the acquire in the inner savepoint');
 $a->query("SELECT acquire_lock('d'); RELEASE s2");
-held('a,b,d', 'acquired after it, and its savepoint released');
+held('a,b,d', 'an acquire is kept after RELEASE SAVEPOINT');
 $a->query('ROLLBACK TO s');
-held('a', 'ROLLBACK TO the outer savepoint undoes what belongs to it by now');
+held('a', 'ROLLBACK TO the outer savepoint also undoes acquires of released inner savepoints');
 $a->query("SELECT acquire_lock('e'); SAVEPOINT s3; SELECT acquire_lock('f'); RELEASE s3; SAVEPOINT s4; SELECT acquire_lock('g'); ROLLBACK TO s4");
-held('a,e,f', 'ROLLBACK TO a later savepoint leaves what an earlier one has handed up');
+held('a,e,f', 'ROLLBACK TO a later savepoint keeps acquires of an earlier, released savepoint');
 $a->query('COMMIT');
-held('a,e,f', 'and so it is committed');
+held('a,e,f', 'the remaining acquires are committed');
 clean();
 
 $a->query("BEGIN; SAVEPOINT s; SELECT acquire_lock('a'); RELEASE s; ROLLBACK");
-nothing_left($node, 'RELEASE SAVEPOINT, then ROLLBACK');
+nothing_left($node, 'a ROLLBACK undoes an acquire in a released savepoint');
 $a->query("BEGIN; SAVEPOINT s; SELECT acquire_lock('a'); SAVEPOINT s2; RELEASE s; SELECT 1 / 0");
-nothing_left($node, 'RELEASE SAVEPOINT, then an error');
+nothing_left($node, 'an error undoes an acquire in a released savepoint');
 $a->query('ROLLBACK');
 
-# the hold that was added in the savepoint, not the one before
+# ROLLBACK TO undoes the holds added in the savepoint, not the one before it.
 $a->query("BEGIN; SELECT acquire_lock('a'); SAVEPOINT s; SELECT acquire_lock('a'), acquire_lock('a'); ROLLBACK TO s");
-is($c->query('SELECT holds FROM lock_election.locks'), '1', 'ROLLBACK TO undoes the holds that came after');
+is($c->query('SELECT holds FROM lock_election.locks'), '1', 'ROLLBACK TO undoes the holds added in the savepoint');
 $a->query('ROLLBACK');
 nothing_left($node);
 
-# a waiter whose savepoint is gone
+# A waiter whose savepoint is rolled back.
 $b->query("SELECT acquire_lock('a')");
 $a->query("BEGIN; SELECT acquire_lock('kept'); SAVEPOINT s");
 $a->async("SELECT acquire_lock('a')");
@@ -121,12 +123,13 @@ waiting($a);
 $c->query('SELECT pg_cancel_backend(' . $a->pid . ')');
 $a->wait;
 $a->query('ROLLBACK TO s');
-held('a,kept', 'a wait is cancelled in a savepoint');
-is($a->query("SELECT try_acquire_lock('a')"), '', 'the transaction goes on');
+held('a,kept', 'a cancelled wait in a savepoint leaves no entry');
+is($a->query("SELECT try_acquire_lock('a')"), '', 'the transaction continues after the cancelled wait');
 $b->query("SELECT release_lock('a')");
-is($a->query("SELECT try_acquire_lock('a') IS NOT NULL"), 't', 'and acquires it when it is free');
+is($a->query("SELECT try_acquire_lock('a') IS NOT NULL"), 't',
+	'the transaction acquires the lock after it is released');
 $a->query('COMMIT');
-held('a,kept', 'both are committed');
+held('a,kept', 'both locks are held after the commit');
 $b->query("SELECT try_acquire_lock('a')");
 clean();
 
@@ -150,7 +153,7 @@ BEGIN
 	EXCEPTION WHEN division_by_zero THEN NULL;
 	END;
 END $$});
-held('handler,inner,outer', 'exception blocks');
+held('handler,inner,outer', 'exception blocks undo the acquires of failed blocks only');
 clean();
 
 $a->query(q{DO $$
@@ -165,70 +168,79 @@ BEGIN
 END $$});
 nothing_left($node, '100 acquires, each undone by its exception block');
 
-# --- many ---
+# --- many locks ---
 
-is($a->query("BEGIN; SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 100) AS i"), '100', '100 acquires');
-is($c->query('SELECT count(*) FROM lock_election.locks'), '100', 'are held');
+is($a->query("BEGIN; SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 100) AS i"), '100',
+	'100 locks are acquired in a transaction');
+is($c->query('SELECT count(*) FROM lock_election.locks'), '100', '100 locks are held before the commit');
 $a->query('ROLLBACK');
-is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'and undone at once');
+is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'a rollback undoes 100 acquires');
 
-is($a->query("SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 300) AS i"), '300', '300 acquires');
-is($a->query("BEGIN; SELECT count(*) FROM generate_series(1, 300) AS i WHERE release_lock('n' || i)"), '300', '300 releases');
-is($c->query('SELECT count(*) FROM lock_election.locks'), '300', 'not before the commit');
+is($a->query("SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 300) AS i"), '300',
+	'300 locks are acquired');
+is($a->query("BEGIN; SELECT count(*) FROM generate_series(1, 300) AS i WHERE release_lock('n' || i)"), '300', '300 locks are released in a transaction');
+is($c->query('SELECT count(*) FROM lock_election.locks'), '300', '300 locks are held until the commit');
 $a->query('COMMIT');
-is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'and all with it');
-is($a->query("SELECT count(acquire_lock(repeat('n', 250) || i)) FROM generate_series(1, 100) AS i"), '100', '100 acquires of long names');
-is($a->query("SELECT count(*) FROM generate_series(1, 100) AS i WHERE release_lock(repeat('n', 250) || i)"), '100', 'released by one statement');
+is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'the commit releases 300 locks');
+is($a->query("SELECT count(acquire_lock(repeat('n', 250) || i)) FROM generate_series(1, 100) AS i"), '100', '100 locks with long names are acquired');
+is($a->query("SELECT count(*) FROM generate_series(1, 100) AS i WHERE release_lock(repeat('n', 250) || i)"), '100', '100 locks with long names are released by one statement');
 nothing_left($node);
 
-# --- one hold of a named owner that two sessions have ---
+# --- one entry of a named owner with holds of two sessions ---
 
 {
 	my $token = $a->query("SELECT acquire_lock('h', owner => 'o')");
 
-	is($b->query("BEGIN; SELECT acquire_lock('h', owner => 'o')"), $token, 'one more hold in another session');
+	is($b->query("BEGIN; SELECT acquire_lock('h', owner => 'o')"), $token,
+		'a second session of the named owner adds a hold');
 	$b->query('ROLLBACK');
-	is($c->query("SELECT holds FROM lock_election.locks"), '1', 'a rollback undoes that one only');
-	is($a->query("BEGIN; SELECT acquire_lock('h', owner => 'o')"), $token, 'again: one here');
-	is($b->query("BEGIN; SELECT acquire_lock('h', owner => 'o'); SELECT acquire_lock('h', owner => 'o')"), "$token\n$token", 'two there');
-	is($c->query("SELECT holds FROM lock_election.locks"), '4', 'are four');
+	is($c->query("SELECT holds FROM lock_election.locks"), '1',
+		'a rollback undoes only the hold of the second session');
+	is($a->query("BEGIN; SELECT acquire_lock('h', owner => 'o')"), $token,
+		'the first session adds a hold in a transaction');
+	is($b->query("BEGIN; SELECT acquire_lock('h', owner => 'o'); SELECT acquire_lock('h', owner => 'o')"), "$token\n$token", 'the second session adds two holds in a transaction');
+	is($c->query("SELECT holds FROM lock_election.locks"), '4', 'all four holds are counted');
 	$b->query('ROLLBACK');
-	is($c->query("SELECT holds FROM lock_election.locks"), '2', 'of which two are undone');
+	is($c->query("SELECT holds FROM lock_election.locks"), '2',
+		'a rollback of the second session undoes its two holds');
 	$a->query('COMMIT');
-	is($a->query("SELECT release_lock('h'), release_lock('h', $token)"), 't|t', 'two releases');
+	is($a->query("SELECT release_lock('h'), release_lock('h', $token)"), 't|t', 'two releases end the two holds');
 	nothing_left($node);
 
-	# the first hold is undone, a later one of another session stays
+	# The first hold is undone, and a later one of another session stays.
 	$token = $a->query("BEGIN; SELECT acquire_lock('h', owner => 'o')");
-	is($b->query("SELECT acquire_lock('h', owner => 'o')"), $token, 'one more hold while the first is not committed');
+	is($b->query("SELECT acquire_lock('h', owner => 'o')"), $token,
+		'the second session adds a hold while the first hold is not committed');
 	$a->query('ROLLBACK');
-	is($b->query("SELECT is_held('h', $token)"), 't', 'which is not undone with the first');
-	is($b->query("SELECT release_lock('h', $token)"), 't', 'but released');
+	is($b->query("SELECT is_held('h', $token)"), 't',
+		'the hold of the second session stays after the rollback of the first');
+	is($b->query("SELECT release_lock('h', $token)"), 't', 'the hold of the second session is released');
 	nothing_left($node);
 }
 
-# --- release: at the commit ---
+# --- release: takes effect at the commit ---
 
 {
 	my $token = $a->query("SELECT acquire_lock('r')");
 
-	is($a->query("BEGIN; SELECT release_lock('r')"), 't', 'release in a transaction');
-	is($a->query("SELECT is_held('r', $token)"), 't', 'it is still held');
-	is_taken('r', 'and refused to others');
-	is($a->query("SELECT release_lock('r')"), 'f', 'a second release is false');
-	is($a->query("SELECT release_lock('r', $token)"), 'f', 'by its token, too');
+	is($a->query("BEGIN; SELECT release_lock('r')"), 't', 'release_lock() in a transaction returns true');
+	is($a->query("SELECT is_held('r', $token)"), 't', 'the lock is held until the commit');
+	is_taken('r', 'the lock is not granted to others before the commit');
+	is($a->query("SELECT release_lock('r')"), 'f', 'a second release in the transaction returns false');
+	is($a->query("SELECT release_lock('r', $token)"), 'f',
+		'a second release by token in the transaction returns false');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
 	$a->query('UPDATE t SET v = v + 1');
-	ok(!$b->ready, 'nobody is let in before the commit');
+	ok(!$b->ready, 'a waiter is not granted the lock before the commit of the release');
 	$a->query('COMMIT');
-	like($b->wait, qr/^\d+$/, 'but with it');
-	is($b->query('SELECT v FROM t'), '1', 'and sees what the holder before has written');
-	is($a->query("SELECT release_lock('r', $token)"), 'f', 'a release after that is false');
+	like($b->wait, qr/^\d+$/, 'a waiter is granted the lock at the commit of the release');
+	is($b->query('SELECT v FROM t'), '1', 'the new holder sees the writes of the previous holder');
+	is($a->query("SELECT release_lock('r', $token)"), 'f', 'a release after the commit returns false');
 	$b->query("SELECT release_lock('r')");
 	nothing_left($node);
 
-	# in a loop: acquire, read, write, release in one transaction with the write; nothing is lost
+	# In a loop, two sessions acquire, read, write, and release in one transaction with the write. No update is lost.
 	$a->query('UPDATE t SET v = 0');
 	my $work = q{DO $$
 		DECLARE
@@ -254,8 +266,8 @@ foreach my $how ([ 'ROLLBACK', 'ROLLBACK' ], [ 'an error', 'SELECT 1 / 0; ROLLBA
 	my $token = $a->query("SELECT acquire_lock('r')");
 	$a->query("BEGIN; SELECT release_lock('r'); $how->[1]");
 	is($a->query("SELECT is_held('r', $token)"), 't', "$how->[0] cancels a release");
-	is_taken('r', 'it is refused to others');
-	is($a->query("SELECT release_lock('r')"), 't', 'it can be released again');
+	is_taken('r', '$how->[0]: the lock is not granted to others');
+	is($a->query("SELECT release_lock('r')"), 't', '$how->[0]: the lock can be released again');
 	nothing_left($node);
 }
 
@@ -263,20 +275,20 @@ foreach my $how ([ 'ROLLBACK', 'ROLLBACK' ], [ 'an error', 'SELECT 1 / 0; ROLLBA
 	my $token = $a->query("SELECT acquire_lock('r')");
 
 	$a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); ROLLBACK TO s; COMMIT");
-	is($a->query("SELECT is_held('r', $token)"), 't', 'ROLLBACK TO cancels a release');
+	is($a->query("SELECT is_held('r', $token)"), 't', 'ROLLBACK TO cancels a release in the savepoint');
 	$a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); RELEASE s; ROLLBACK");
-	is($a->query("SELECT is_held('r', $token)"), 't', 'as does ROLLBACK of all');
-	is($a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); ROLLBACK TO s; SELECT release_lock('r')"), "t\nt", 'released, cancelled, released');
+	is($a->query("SELECT is_held('r', $token)"), 't', 'ROLLBACK cancels a release in a released savepoint');
+	is($a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); ROLLBACK TO s; SELECT release_lock('r')"), "t\nt", 'a lock is released, the release is cancelled, and the lock is released again');
 	$a->query('COMMIT');
-	nothing_left($node, 'is released');
+	nothing_left($node, 'the second release takes effect at the commit');
 
 	$a->query("SELECT acquire_lock('r')");
 	$a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); SAVEPOINT s2; RELEASE s; SAVEPOINT s3; ROLLBACK TO s3; COMMIT");
-	nothing_left($node, 'a release in a released savepoint is made');
+	nothing_left($node, 'a release in a released savepoint takes effect at the commit');
 }
 
-# Savepoints are set, released and rolled back to in any order.  A model says what the commit leaves: a list of what was done
-# for each open subtransaction.
+# Savepoints are set, released and rolled back to in any order. A model predicts the result of the commit: it keeps a
+# list of the calls of each open subtransaction.
 {
 	my (@bad, %done);
 	my @left = map { "old $_" } 1 .. 30;
@@ -322,123 +334,126 @@ foreach my $how ([ 'ROLLBACK', 'ROLLBACK' ], [ 'an error', 'SELECT 1 / 0; ROLLBA
 		push @bad, "@sql: $held, not $expected" . $a->error if $held ne $expected;
 		clean();
 	}
-	is(join("\n", @bad), '', 'savepoints in any order');
+	is(join("\n", @bad), '', 'random savepoints leave the locks that the model predicts');
 }
 
-# acquired and released in one transaction
+# A lock that is acquired and released in one transaction.
 $a->query("BEGIN; SELECT acquire_lock('r'); SELECT release_lock('r')");
-is_taken('r', 'acquired and released in one transaction: held until its end');
+is_taken('r', 'a lock acquired and released in one transaction is held until its end');
 $a->query('COMMIT');
-nothing_left($node, 'and free then');
+nothing_left($node, 'a lock acquired and released in one transaction is free after the commit');
 $a->query("BEGIN; SELECT acquire_lock('r'); SELECT release_lock('r'); ROLLBACK");
-nothing_left($node, 'also after a rollback');
+nothing_left($node, 'a lock acquired and released in one transaction is free after a rollback');
 
 # --- release, then acquire again ---
 
 {
 	my $token = $a->query("SELECT acquire_lock('r')");
 
-	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r')"), "t\n$token", 'released and acquired again: the same token');
+	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r')"), "t\n$token", 'a lock released and acquired again in one transaction keeps its token');
 	$a->query('COMMIT');
-	is($a->query("SELECT is_held('r', $token)"), 't', 'it is kept');
-	is($c->query('SELECT holds FROM lock_election.locks'), '1', 'once');
+	is($a->query("SELECT is_held('r', $token)"), 't', 'a lock released and acquired again is held after the commit');
+	is($c->query('SELECT holds FROM lock_election.locks'), '1', 'a lock released and acquired again has one hold');
 
-	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r'); SELECT release_lock('r')"), "t\n$token\nt", 'and released once more');
-	is_taken('r', 'before the commit it is taken');
+	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r'); SELECT release_lock('r')"), "t\n$token\nt", 'a lock is released, acquired again and released once more');
+	is_taken('r', 'the lock is held until the commit');
 	$a->query('COMMIT');
-	nothing_left($node, 'which counts');
+	nothing_left($node, 'the last release takes effect at the commit');
 
 	$token = $a->query("SELECT acquire_lock('r')");
 	is($a->query("BEGIN; SELECT release_lock('r'); SAVEPOINT s; SELECT acquire_lock('r'); ROLLBACK TO s; SELECT is_held('r', $token)"),
-		"t\n$token\nt", 'acquired again, which is rolled back');
+		"t\n$token\nt", 'a lock is released and acquired again in a savepoint, which is rolled back');
 	$a->query('COMMIT');
-	nothing_left($node, 'it is released');
+	nothing_left($node, 'the release takes effect after the acquire was rolled back');
 
 	$token = $a->query("SELECT acquire_lock('r')");
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r'); ROLLBACK");
-	is($a->query("SELECT is_held('r', $token)"), 't', 'after a rollback of both it is held');
-	is($c->query('SELECT holds FROM lock_election.locks'), '1', 'once');
-	is($a->query("SELECT release_lock('r')"), 't', 'release');
+	is($a->query("SELECT is_held('r', $token)"), 't', 'a rollback of the release and the acquire keeps the lock');
+	is($c->query('SELECT holds FROM lock_election.locks'), '1',
+		'a rollback of the release and the acquire keeps one hold');
+	is($a->query("SELECT release_lock('r')"), 't', 'the lock is released');
 	nothing_left($node);
 
-	# the rules of acquiring again hold here as well
+	# The rules for acquiring a lock again also apply after a release in the same transaction.
 	$token = $a->query("SELECT acquire_lock('r', ttl => '10 s')");
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r', ttl => '1 h'); COMMIT");
-	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't', 'acquired again with a longer TTL');
+	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't', 'acquiring again with a longer TTL extends the lease');
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r', ttl => '1 s'); COMMIT");
-	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't', 'acquired again with a shorter TTL: never shorter');
+	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't', 'acquiring again with a shorter TTL does not shorten the lease');
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r', ttl => NULL)");
-	like($a->error, qr/22023/, 'acquired again for the connection: an error');
+	like($a->error, qr/22023/, 'acquiring again as a bound lock fails');
 	$a->query('ROLLBACK');
-	is($a->query("SELECT release_lock('r')"), 't', 'release');
+	is($a->query("SELECT release_lock('r')"), 't', 'the lock is released');
 
 	$token = $a->query("SELECT acquire_lock('r', mode => 'shared')");
-	is($b->query("SELECT acquire_lock('r', mode => 'shared') IS NOT NULL"), 't', 'two readers');
+	is($b->query("SELECT acquire_lock('r', mode => 'shared') IS NOT NULL"), 't', 'two readers hold the lock');
 	$a->query("BEGIN; SELECT release_lock('r'); SET LOCAL lock_timeout = '5s'; SELECT acquire_lock('r')");
-	like($a->error, qr/22023/, 'a reader that releases and acquires again to write: an error, not a grant');
+	like($a->error, qr/22023/, 'a reader that releases and acquires again in mode exclusive gets an error');
 	$a->query('ROLLBACK');
 	$_->query("SELECT release_lock('r')") foreach $a, $b;
 	nothing_left($node);
 
-	# a named owner
+	# The same for a named owner.
 	$token = $a->query("SELECT acquire_lock('r', owner => 'o')");
-	is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', owner => 'o')"), "t\n$token", 'a named owner, released and acquired again');
+	is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', owner => 'o')"), "t\n$token", 'a lock of a named owner is released and acquired again');
 	$a->query('COMMIT');
-	is($c->query('SELECT holds FROM lock_election.locks'), '1', 'is kept once');
+	is($c->query('SELECT holds FROM lock_election.locks'), '1',
+		'a lock of a named owner that was released and acquired again has one hold');
 	$b->query("SELECT acquire_lock('r', owner => 'o')");
-	is($a->query("BEGIN; SELECT release_lock('r', $token, all_holds => true); SELECT acquire_lock('r', owner => 'o')"), "t\n$token", 'all holds released, one acquired again');
+	is($a->query("BEGIN; SELECT release_lock('r', $token, all_holds => true); SELECT acquire_lock('r', owner => 'o')"), "t\n$token", 'all holds are released, and the lock is acquired again');
 	$a->query('COMMIT');
-	is($c->query('SELECT holds FROM lock_election.locks'), '1', 'is one hold');
+	is($c->query('SELECT holds FROM lock_election.locks'), '1',
+		'one hold is left after all holds were released and one was acquired');
 	is($a->query("BEGIN; SELECT acquire_lock('r', owner => 'o'); SELECT release_lock('r', $token, all_holds => true); SELECT release_lock('r', $token)"),
-		"$token\nt\nf", 'nothing is left to release after all holds');
+		"$token\nt\nf", 'a release after a release of all holds returns false');
 	$a->query('COMMIT');
 	nothing_left($node);
 }
 
-# a named owner, or a lease, is somebody else: it waits for the commit
+# Another owner or lease does not cancel the pending release, and waits for the commit.
 {
 	my $lease = $a->query(q{SELECT grant_lease('5 min')});
 	my $token = $a->query(q{SELECT acquire_lock('r', '5 min')});
 
-	# it waits for itself, which on a busy machine might be found before the wait is over
+	# The session waits for itself. On a busy machine, the deadlock might be detected before the wait times out.
 	$a->query(q{SET deadlock_timeout = '1 min'});
 	foreach my $who (q{owner => 'o'}, "lease => $lease")
 	{
 		is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', wait => '50 ms', $who)"), "t\n",
-			'released, and acquired by another owner or lease: not granted');
-		unlike($a->error, qr/ERROR/, 'which is not an error');
+			'after a release, another owner or lease is not granted the lock before the commit');
+		unlike($a->error, qr/ERROR/, 'the timeout of a wait for its own release is not an error');
 		$a->query('ROLLBACK');
 	}
 	$a->query('RESET deadlock_timeout');
-	is($a->query("SELECT release_lock('r', $token)"), 't', 'release');
-	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
+	is($a->query("SELECT release_lock('r', $token)"), 't', 'the lock is released');
+	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
 	nothing_left($node);
 }
 
-# on a named lease nothing is counted: acquired again means kept
+# On a named lease, holds are not counted: acquiring again keeps the lock.
 {
 	my $lease = $a->query('SELECT grant_lease()');
 	my $token = $a->query("SELECT acquire_lock('l', lease => $lease)");
 
-	is($a->query("BEGIN; SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'on a lease, released and acquired again');
+	is($a->query("BEGIN; SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'a lock on a lease is released and acquired again');
 	$a->query('COMMIT');
-	is($c->query("SELECT is_held('l', $token)"), 't', 'is kept');
-	is($a->query("SELECT release_lock('l', $token)"), 't', 'and released by one release');
+	is($c->query("SELECT is_held('l', $token)"), 't', 'a lock on a lease that was released and acquired again is held');
+	is($a->query("SELECT release_lock('l', $token)"), 't', 'one release ends a lock on a lease');
 	nothing_left($node);
 
 	$token = $a->query("BEGIN; SELECT acquire_lock('l', lease => $lease)");
-	is($a->query("SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'on a lease, all three in one transaction');
+	is($a->query("SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'a lock on a lease is acquired, released and acquired again in one transaction');
 	$a->query('COMMIT');
-	is($c->query("SELECT is_held('l', $token)"), 't', 'is kept');
+	is($c->query("SELECT is_held('l', $token)"), 't', 'a lock on a lease that was acquired twice is held');
 	is($a->query("BEGIN; SELECT release_lock('l', $token); SAVEPOINT s; SELECT acquire_lock('l', lease => $lease); ROLLBACK TO s"), "t\n$token",
-		'acquired again, which is rolled back');
+		'a lock on a lease is acquired again, which is rolled back');
 	$a->query('COMMIT');
-	nothing_left($node, 'is released');
-	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
+	nothing_left($node, 'the lock on a lease is released after the acquire was rolled back');
+	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
 }
 
-# Of several releases an acquire takes back those of its token and name: not those of another kind, of a name that is as long,
-# or begins alike, or was acquired at once with it.
+# An acquire cancels only the pending releases of its own token and name: not those of another kind, of a name of the
+# same length or with the same prefix, or of another name of the same acquire_locks().
 {
 	my $kept = q{SELECT string_agg(kind || ' ' || name, ', ' ORDER BY kind, name) FROM lock_election.locks WHERE mode IS NOT NULL};
 	my $all = q{SELECT release_lock('l1'), release_lock('l2'), release_lock('l12'), release_lock('m1', BOTH), release_lock('m2', BOTH), resign('l1', TERM)};
@@ -451,63 +466,69 @@ nothing_left($node, 'also after a rollback');
 	};
 
 	my $sql = $ask->();
-	is($a->query("BEGIN; $sql"), 't|t|t|t|t|t', 'released on a lease');
+	is($a->query("BEGIN; $sql"), 't|t|t|t|t|t', 'six names on a lease are released in a transaction');
 	$a->query("SELECT acquire_lock('l1', lease => $lease), acquire_lock('m2', lease => $lease)");
 	$a->query('COMMIT');
-	is($c->query($kept), 'lock l1, lock m2', 'two are acquired again, and kept');
+	is($c->query($kept), 'lock l1, lock m2', 'the two locks that are acquired again are kept');
 	$a->query("SELECT revoke_lease($lease)");
 	$lease = $a->query(q{SELECT grant_lease('5 min')});
 	my $several = $a->query("SELECT acquire_locks('{m1, m2}', lease => $lease)");
-	is($a->query("BEGIN; SELECT release_locks('{m1, m2}', $several); SELECT acquire_locks('{m1, m2}', lease => $lease)"), "t\n$several", 'several at once');
+	is($a->query("BEGIN; SELECT release_locks('{m1, m2}', $several); SELECT acquire_locks('{m1, m2}', lease => $lease)"), "t\n$several", 'several names are released and acquired again at once');
 	$a->query('COMMIT');
-	is($c->query($kept), 'lock m1, lock m2', 'are kept together');
+	is($c->query($kept), 'lock m1, lock m2', 'the names that are acquired again at once are kept');
 	$a->query("SELECT revoke_lease($lease)");
 	$sql = $ask->();
 	$a->query("BEGIN; $sql; SELECT campaign('l1', 'c', lease => $lease); SAVEPOINT s; SELECT acquire_lock('l2', lease => $lease)");
 	$a->query("ROLLBACK TO s; SELECT acquire_lock('l12', lease => $lease); COMMIT");
-	is($c->query($kept), 'election l1, lock l12', 'again, and one of them in a savepoint that is rolled back');
-	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
+	is($c->query($kept), 'election l1, lock l12',
+		'only the names acquired again outside the rolled-back savepoint are kept');
+	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
 	nothing_left($node);
 
-	# without a lease
+	# The same without a lease.
 	my %token = map { $_ => $a->query("SELECT acquire_lock('$_', '5 min')") } 'u1', 'u2';
 	my $term = $a->query(q{SELECT campaign('u1', 'c', '5 min')});
 	my $named = $a->query(q{SELECT acquire_lock('o1', '5 min', owner => 'o')});
 	$a->query("BEGIN; SELECT resign('u1', $term), release_lock('u1'), release_lock('u2'), release_lock('o1', $named)");
-	is($a->query(q{SELECT campaign('u1', 'c', '5 min')}), $term, 'an election and a lock of one name: the election again');
-	is($a->query(q{SELECT acquire_lock('u2', '5 min')}), $token{u2}, 'a lock');
-	cmp_ok($a->query(q{SELECT acquire_lock('u', '5 min')}), '>', $named, 'one whose name they begin with');
-	is($a->query(q{SELECT try_acquire_lock('o1')}), '', 'and one of a named owner, as nobody');
+	is($a->query(q{SELECT campaign('u1', 'c', '5 min')}), $term, 'an election with the same name as a released lock is acquired again');
+	is($a->query(q{SELECT acquire_lock('u2', '5 min')}), $token{u2}, 'a lock is acquired again');
+	cmp_ok($a->query(q{SELECT acquire_lock('u', '5 min')}), '>', $named,
+		'a lock whose name is a prefix of the released names gets a new token');
+	is($a->query(q{SELECT try_acquire_lock('o1')}), '',
+		'without the owner, the lock of a named owner is not acquired again');
 	$a->query('COMMIT');
-	is($c->query($kept), 'election u1, lock u, lock u2', 'are kept');
-	is($c->query('SELECT max(holds) FROM lock_election.locks'), '1', 'once');
-	is($a->query("SELECT resign('u1', $term), release_lock('u'), release_lock('u2')"), 't|t|t', 'released');
+	is($c->query($kept), 'election u1, lock u, lock u2',
+		'the locks and the election that were acquired again are kept');
+	is($c->query('SELECT max(holds) FROM lock_election.locks'), '1', 'each has one hold');
+	is($a->query("SELECT resign('u1', $term), release_lock('u'), release_lock('u2')"), 't|t|t', 'all are released');
 	nothing_left($node);
 }
 
-# permits count each for itself
+# Each permit has its own token and hold.
 {
 	my $first = $a->query("SELECT acquire_permit('p', 2)");
 	my ($released, $second) = split /\n/, $a->query("BEGIN; SELECT release_lock('p'); SELECT acquire_permit('p', 2)");
 
 	is($released, 't', 'a permit is released');
-	cmp_ok($second, '>', $first, 'and another one acquired');
+	cmp_ok($second, '>', $first, 'another permit is acquired after the release, with a new token');
 	$a->query(q{SET LOCAL deadlock_timeout = '1 min'});
-	is($a->query("SELECT acquire_permit('p', 2, wait => '200 ms')"), '', 'no third one before the commit');
-	unlike($a->error, qr/ERROR/, 'which is not an error');
+	is($a->query("SELECT acquire_permit('p', 2, wait => '200 ms')"), '',
+		'a third permit is not granted before the commit');
+	unlike($a->error, qr/ERROR/, 'the timeout of the wait for a permit is not an error');
 	$a->query('COMMIT');
-	is($c->query("SELECT count(*), max(holds) FROM lock_election.locks WHERE name = 'p'"), '1|1', 'one is left');
-	is($a->query("SELECT release_lock('p')"), 't', 'release');
+	is($c->query("SELECT count(*), max(holds) FROM lock_election.locks WHERE name = 'p'"), '1|1',
+		'one permit is left after the commit');
+	is($a->query("SELECT release_lock('p')"), 't', 'the permit is released');
 	nothing_left($node);
 }
 
-# two holds of one connection, each with its token
+# A connection with two shared holds, each with its own token.
 {
 	my $first = $a->query("SELECT acquire_lock('s', mode => 'shared')");
 	my $second = $a->query("SELECT acquire_lock('s', mode => 'shared')");
 
-	isnt($first, $second, 'a connection reads twice');
-	is($a->query("BEGIN; SELECT release_lock('s'); SELECT release_lock('s'); SELECT release_lock('s')"), "t\nt\nf", 'and releases both in one transaction');
+	isnt($first, $second, 'a connection acquires two shared holds with different tokens');
+	is($a->query("BEGIN; SELECT release_lock('s'); SELECT release_lock('s'); SELECT release_lock('s')"), "t\nt\nf", 'a connection releases both shared holds in one transaction');
 	$a->query('COMMIT');
 	nothing_left($node);
 }
@@ -516,74 +537,81 @@ nothing_left($node, 'also after a rollback');
 
 $a->query("BEGIN; SELECT release_lock('job', acquire_lock('job'), hold_for => '1 h'); COMMIT");
 held('', 'released with hold_for in a transaction');
-is_taken('job', 'nobody gets it');
+is_taken('job', 'a name that was released with hold_for is not granted');
 
-# --- the TTL ends between release and commit ---
+# --- the TTL ends between the release and the commit ---
 
 {
 	my $token = $a->query("SELECT acquire_lock('r', ttl => '1 h')");
 
-	is($a->query("BEGIN; UPDATE t SET v = -1; SELECT release_lock('r')"), 't', 'release of a short TTL');
+	is($a->query("BEGIN; UPDATE t SET v = -1; SELECT release_lock('r')"), 't',
+		'release_lock() in a transaction returns true');
 	shorten($c, 'r', $token, '300 ms');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
-	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
-	is($c->query('SELECT count(*) FROM lock_election.waiters'), '1', 'nobody is let in');
-	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'r'"), 't', 'the view tells who is in the way');
-	is($c->query("SELECT renew_lock('r', $token)"), '', 'it cannot be renewed any more');
+	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }),
+		'the TTL ends before the commit of the release');
+	is($c->query('SELECT count(*) FROM lock_election.waiters'), '1',
+		'the waiter is not granted the lock before the commit');
+	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'r'"), 't', 'view locks shows the session that fences the lock');
+	is($c->query("SELECT renew_lock('r', $token)"), '', 'the lapsed lock cannot be renewed');
 	$c->query('SELECT 1 FROM pg_sleep(1.2)');
-	ok(!$b->ready, 'nor later');
+	ok(!$b->ready, 'the waiter is not granted the lock later either');
 	$a->query('COMMIT');
-	like($b->wait, qr/^\d+$/, 'but with the commit');
-	is($b->query('SELECT v FROM t'), '-1', 'and it sees the write');
+	like($b->wait, qr/^\d+$/, 'the waiter is granted the lock at the commit');
+	is($b->query('SELECT v FROM t'), '-1', 'the new holder sees the write of the fencing transaction');
 	$b->query("SELECT release_lock('r')");
 
 	$token = $a->query("SELECT acquire_lock('r', ttl => '1 h')");
 	$a->query("BEGIN; SELECT release_lock('r')");
 	shorten($c, 'r', $token, '300 ms');
-	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
+	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }),
+		'the TTL ends before the rollback of the release');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
 	$a->query('ROLLBACK');
-	like($b->wait, qr/^\d+$/, 'a rollback lets the next one in, too');
+	like($b->wait, qr/^\d+$/, 'a waiter for the lapsed lock is granted it after a rollback');
 	$b->query("SELECT release_lock('r')");
 
-	# ROLLBACK TO ends the fence in the middle of the transaction
+	# ROLLBACK TO ends the fence before the end of the transaction.
 	$token = $a->query("SELECT acquire_lock('r', ttl => '1 h')");
 	$a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r')");
 	shorten($c, 'r', $token, '300 ms');
-	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
+	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends before the ROLLBACK TO');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
 	$a->query('ROLLBACK TO s');
-	like($b->wait, qr/^\d+$/, 'as does a ROLLBACK TO');
+	like($b->wait, qr/^\d+$/, 'a waiter for the lapsed lock is granted it after ROLLBACK TO');
 	$a->query('ROLLBACK');
 	$b->query("SELECT release_lock('r')");
 
-	# acquired again too late: it would wait for itself
+	# The session acquires the lock again too late. It would wait for itself.
 	$token = $a->query("SELECT acquire_lock('r', ttl => '1 h')");
 	$a->query("BEGIN; SELECT release_lock('r')");
 	shorten($c, 'r', $token, '300 ms');
-	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
-	is($a->query("SELECT try_acquire_lock('r')"), '', 'then it cannot be acquired again');
+	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }),
+		'the TTL ends before the lock is acquired again');
+	is($a->query("SELECT try_acquire_lock('r')"), '',
+		'a lapsed lock is not acquired again by the session that fences it');
 	$a->query("SET LOCAL lock_timeout = '5s'; SELECT acquire_lock('r')");
-	like($a->error, qr/LE001/, 'and is not waited for');
+	like($a->error, qr/LE001/, 'acquire_lock() of a lock that the session fences itself raises LE001');
 	$a->query('ROLLBACK');
 	nothing_left($node);
 
-	# an administrator does not break a fence
+	# force_release_lock() does not end a fence.
 	$token = $a->query("SELECT acquire_lock('r', ttl => '1 h')");
 	$a->query("BEGIN; UPDATE t SET v = -2; SELECT release_lock('r')");
-	is($c->query("SELECT force_release_lock('r')"), '1', 'force_release_lock() of a lock that is about to be released');
+	is($c->query("SELECT force_release_lock('r')"), '1',
+		'force_release_lock() ends a holder whose release is not committed yet');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
 	$a->query('COMMIT');
-	like($b->wait, qr/^\d+$/, 'waits for the commit');
+	like($b->wait, qr/^\d+$/, 'a waiter is granted the lock at the commit, despite force_release_lock()');
 	$b->query("SELECT release_lock('r')");
 	nothing_left($node);
 }
 
-# --- not a top-level call ---
+# --- releases in functions and larger statements ---
 
 $a->query(q{
 	CREATE FUNCTION release_it(n text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -592,7 +620,7 @@ $a->query(q{
 	END $$;
 	CREATE FUNCTION release_sql(n text) RETURNS boolean VOLATILE LANGUAGE sql AS 'SELECT release_lock(n)'});
 
-# Each statement does something after the release, during which it is still held by the session.
+# Each statement continues after the release. The session holds the lock until the statement ends.
 foreach my $how (
 	[ 'DO block', q{DO $$ BEGIN PERFORM release_lock('r'); PERFORM pg_advisory_lock(1); END $$} ],
 	[ 'function', q{SELECT release_it('r'), pg_advisory_lock(1)} ],
@@ -606,37 +634,38 @@ foreach my $how (
 	my ($name, $sql) = @$how;
 	my $token = $a->query("SELECT acquire_lock('r')");
 
-	# c keeps the statement from ending
+	# Session c blocks the end of the statement.
 	$c->query('SELECT pg_advisory_lock(1)');
 	$a->async($sql);
-	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }), "$name: release, and something more");
-	is($c->query("SELECT is_held('r', $token), try_acquire_lock('r')"), 't|', "$name: the lock is held until it ends");
+	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }), "$name: the statement continues after the release");
+	is($c->query("SELECT is_held('r', $token), try_acquire_lock('r')"), 't|', "$name: the lock is held until the statement ends");
 	$c->query('SELECT pg_advisory_unlock(1)');
 	$a->wait;
 	is($a->error, '', "$name: no error");
 	$a->query('SELECT pg_advisory_unlock_all()');
-	nothing_left($node, "$name: the release is made");
+	nothing_left($node, "$name: the release takes effect");
 }
 
-# A procedure that commits in the middle.
+# A DO block that commits in the middle.
 $a->query("SELECT acquire_lock('r')");
 $c->query('SELECT pg_advisory_lock(1)');
 $a->async(q{DO $$ BEGIN PERFORM release_lock('r'); COMMIT; PERFORM pg_advisory_lock(1); END $$});
-ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }), 'a DO block that commits goes on');
-is_free('r', 'the release is made with its COMMIT');
+ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }), 'a DO block continues after its COMMIT');
+is_free('r', 'the COMMIT in the DO block releases the lock');
 $c->query('SELECT pg_advisory_unlock(1)');
 $a->wait;
 $a->query('SELECT pg_advisory_unlock_all()');
 
-# an error later in the same simple query cancels it
+# An error later in the same simple query cancels the release.
 {
 	my $token = $a->query("SELECT acquire_lock('r')");
 	$a->query(q{SELECT release_lock('r')\; SELECT 1 / 0});
-	is($a->query("SELECT is_held('r', $token)"), 't', 'an error in a later statement of the same query cancels a release');
+	is($a->query("SELECT is_held('r', $token)"), 't', 'an error in a later statement of the same simple query cancels a release');
 	clean();
 }
 
-# A function that is wrongly said to be parallel safe: its workers' transactions would commit what ours rolls back.
+# A function that is wrongly marked as parallel safe. The transactions of its workers would commit holds that our
+# transaction may roll back.
 {
 	$a->query(q{CREATE FUNCTION hidden(name text) RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE
 		AS $$ BEGIN RETURN try_acquire_lock(name); END $$});
@@ -644,9 +673,9 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	$a->query(q{ALTER TABLE many SET (parallel_workers = 2)});
 	$a->query(q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0});
 	$a->query(q{BEGIN; SELECT count(hidden('worker ' || i)) FROM many});
-	like($a->error, qr/25000: .*cannot execute lock functions during a parallel operation/, 'no lock in a parallel worker');
+	like($a->error, qr/25000: .*cannot execute lock functions during a parallel operation/, 'lock functions fail in a parallel worker');
 	$a->query('ROLLBACK; RESET ALL; DROP TABLE many; DROP FUNCTION hidden');
-	held('', 'nothing is left of it');
+	held('', 'no lock is held after the error in a parallel worker');
 }
 
 # --- errors at the commit ---
@@ -655,18 +684,18 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	my $token = $a->query("SELECT acquire_lock('kept')");
 
 	$a->query("BEGIN; SELECT acquire_lock('undone'); SELECT release_lock('kept'); INSERT INTO child VALUES (1)");
-	held('kept,undone', 'before the commit');
+	held('kept,undone', 'both locks are held before the commit');
 	$a->query('COMMIT');
 	like($a->error, qr/23503/, 'a deferred constraint fails at the commit');
-	held('kept', 'acquires are undone and releases cancelled');
-	is($a->query("SELECT is_held('kept', $token)"), 't', 'it is the same');
-	is($a->query("SELECT release_lock('kept')"), 't', 'release');
+	held('kept', 'a failed commit undoes acquires and cancels releases');
+	is($a->query("SELECT is_held('kept', $token)"), 't', 'the kept lock still has the same token');
+	is($a->query("SELECT release_lock('kept')"), 't', 'the kept lock is released');
 	nothing_left($node);
 }
 
 # --- tables that cannot be written at the commit ---
 
-# The server lives where the client's encoding has no character for a name in the warning's context.
+# The name in the context of the warning has a character that the client's encoding lacks.
 foreach my $writes (0, 1)
 {
 	unreadable_commits('utf8');
@@ -678,11 +707,11 @@ foreach my $writes (0, 1)
 	$holder->query(q{SELECT acquire_lock('r')});
 	$locker->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$holder->query('DO $$ BEGIN ' . ($writes ? 'INSERT INTO written VALUES (1); ' : '') . q{PERFORM release_lock('r'); CALL commits(); END $$});
-	is($holder->error, '', 'nothing that the client cannot read');
-	ok($node->log_contains(qr/WARNING:  the transaction is committed, but/, $log), 'the log has it');
+	is($holder->error, '', 'the client gets no message that it cannot convert');
+	ok($node->log_contains(qr/WARNING:  the transaction is committed, but/, $log), 'the log contains the warning');
 	$locker->query('ROLLBACK');
-	is($holder->query('SELECT count(*) FROM written'), $writes, 'it is committed');
-	is($holder->query(q{SELECT release_lock('r', acquire_lock('r', wait => '20 s'))}), 't', 'and the session goes on');
+	is($holder->query('SELECT count(*) FROM written'), $writes, 'the transaction is committed');
+	is($holder->query(q{SELECT release_lock('r', acquire_lock('r', wait => '20 s'))}), 't', 'the session still works');
 	$_->quit foreach $holder, $locker;
 	one('DROP DATABASE utf8');
 }
@@ -692,14 +721,14 @@ foreach my $writes (0, 1)
 	$a->query("BEGIN; UPDATE t SET v = 8; SELECT release_lock('r')");
 	$c->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$a->async('COMMIT');
-	is($a->wait, '', 'a commit does not wait until the tables can be written');
+	is($a->wait, '', 'a commit does not wait for locked tables');
 	like($a->error, qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  the tables of extension/,
-		'nor fail, but it warns');
+		'the commit succeeds with a warning');
 	$b->query("SELECT acquire_lock('other')");
-	like($b->error, qr/ERROR/, 'an acquire does');
+	like($b->error, qr/ERROR/, 'an acquire fails while the tables are locked');
 	$c->query('COMMIT');
-	nothing_left($node, 'the release is made when they can');
-	is($a->query("SELECT acquire_lock('r') IS NOT NULL"), 't', 'the session goes on');
+	nothing_left($node, 'the release takes effect when the tables are unlocked');
+	is($a->query("SELECT acquire_lock('r') IS NOT NULL"), 't', 'the session still works after the warning');
 	$a->query("SELECT release_lock('r')");
 	nothing_left($node);
 }
@@ -712,16 +741,16 @@ foreach my $how ([ 'acquire', "SELECT acquire_lock('p')" ], [ 'release', "SELECT
 	$a->query("BEGIN; $how->[1]; PREPARE TRANSACTION 'two'");
 	like($a->error, qr/ERROR:  0A000: cannot PREPARE .*\nHINT:  Acquire and release locks outside of two-phase transactions\./, "PREPARE TRANSACTION after an $how->[0] is refused");
 	$a->query('ROLLBACK');
-	held('held', "$how->[0]: undone");
+	held('held', "$how->[0]: undone after the failed PREPARE TRANSACTION");
 	is($a->query("SELECT release_lock('held')"), 't', 'release');
-	is($c->query('SELECT count(*) FROM pg_prepared_xacts'), '0', 'nothing is prepared');
+	is($c->query('SELECT count(*) FROM pg_prepared_xacts'), '0', 'no transaction is prepared');
 }
 $a->query("BEGIN; UPDATE t SET v = 0; PREPARE TRANSACTION 'two'");
-is($a->error, '', 'PREPARE TRANSACTION without locks is none of our business');
+is($a->error, '', 'PREPARE TRANSACTION without lock functions succeeds');
 $a->query("COMMIT PREPARED 'two'");
 nothing_left($node);
 
-# --- another library, whose hooks were set before ours ---
+# --- pg_stat_statements, whose hooks are called by our hooks ---
 
 if ($counts)
 {
@@ -731,17 +760,19 @@ if ($counts)
 		CREATE TABLE hooked (v int);
 		CREATE FUNCTION nested() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO t (id, v) SELECT 4711, 0; RETURN NULL; END$$;
 		CREATE TRIGGER nested AFTER INSERT ON hooked FOR EACH ROW EXECUTE FUNCTION nested()});
-	is($counted->('CREATE TABLE hooked'), '1 0', 'it is called for a utility command');
+	is($counted->('CREATE TABLE hooked'), '1 0', 'pg_stat_statements counts a utility command');
 	$a->query(q{SELECT release_lock(n, acquire_lock(n)) FROM (VALUES ('h1'), ('h2')) AS hooked_query(n)}) for 1 .. 2;
-	is($counted->('SELECT release_lock(n, acquire_lock(n)) FROM'), '2 4', 'and for a query, with its rows');
+	is($counted->('SELECT release_lock(n, acquire_lock(n)) FROM'), '2 4',
+		'pg_stat_statements counts a query and its rows');
 	$a->query('INSERT INTO hooked VALUES (1)');
-	is($counted->('INSERT INTO hooked'), '1 1', 'and for one with an AFTER trigger');
-	is($counted->('INSERT INTO t (id, v) SELECT'), 'none', 'which it knows to be within that');
-	is($a->query('SELECT v FROM t WHERE id = 4711'), '0', 'and which runs');
+	is($counted->('INSERT INTO hooked'), '1 1', 'pg_stat_statements counts an INSERT with an AFTER trigger');
+	is($counted->('INSERT INTO t (id, v) SELECT'), 'none',
+		'pg_stat_statements does not count the nested statement of the trigger');
+	is($a->query('SELECT v FROM t WHERE id = 4711'), '0', 'the trigger runs');
 	$a->query('DROP EXTENSION pg_stat_statements; DROP TABLE hooked; DELETE FROM t WHERE id = 4711');
 }
 
-# --- commit and rollback, again and again ---
+# --- random commits, rollbacks and releases ---
 
 {
 	my @bad;
@@ -759,7 +790,7 @@ if ($counts)
 
 		if ($how == 0)
 		{
-			push @bad, "$round: committed, but $got let in" if $got ne '';
+			push @bad, "$round: committed, but also granted to another session as $got" if $got ne '';
 			push @bad, "$round: not held" if $a->query("SELECT release_lock('again', $token)") ne 't';
 		}
 		else
@@ -768,7 +799,7 @@ if ($counts)
 			$b->query("SELECT release_lock('again')");
 		}
 	}
-	is(join("\n", @bad), '', '200 transactions one after the other');
+	is(join("\n", @bad), '', '200 transactions with random ends hold or release the lock as expected');
 	nothing_left($node);
 }
 

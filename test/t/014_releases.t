@@ -8,16 +8,16 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-# With segments of shared memory that are files, so that they can be counted, and a small lock table.
+# Shared memory segments are files, so that the test can count them; the lock table is small.
 my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\nmax_prepared_transactions = 1\n");
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
-# Segments of dynamic shared memory, the one of their control included.
+# Returns the number of dynamic shared memory segments, including the control segment.
 sub segments { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')); }
 
 $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
 
-# --- a transaction is over: the release after it is alone again, and one request ---
+# --- after the end of a transaction, a release alone in its transaction is one request again ---
 
 {
 	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
@@ -28,14 +28,14 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 		$a->query(q{SELECT acquire_lock('r')});
 		$a->query($over);
 		my $before = $checks->();
-		is($a->query(q{SELECT release_lock('r')}), 't', "after $over: a release");
-		is($checks->(), $before, 'is one request');
+		is($a->query(q{SELECT release_lock('r')}), 't', "after $over: the lock is released");
+		is($checks->(), $before, "after $over: the release needs no check");
 	}
 	$c->query(q{ROLLBACK PREPARED 'p'});
 	nothing_left($node);
 }
 
-# --- a statement that is nothing but the release: it looks for nothing before ---
+# --- a release that is the whole statement needs no check before it ---
 
 {
 	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
@@ -57,8 +57,8 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 		my $before = $checks->();
 		$a->query($sql);
 		is($a->error, '', $sql);
-		is($checks->() == $before ? 'at once' : 'at its commit', $alone ? 'at once' : 'at its commit', 'when it is released');
-		is($c->query(q{SELECT release_lock('r', try_acquire_lock('r'))}), 't', 'it is');
+		is($checks->() == $before ? 'at once' : 'at its commit', $alone ? 'at once' : 'at its commit', "time of the release: $sql");
+		is($c->query(q{SELECT release_lock('r', try_acquire_lock('r'))}), 't', "the lock is free: $sql");
 	}
 	$a->query('DELETE FROM t WHERE id = 2');
 	nothing_left($node);
@@ -71,17 +71,17 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 	my $answer = sub { my $rows = $w->wait('Z'); return $rows . ($w->error =~ s/^(?=.)/ /r); };
 	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
 
-	# alone, with its Sync: at once, without a look before it
+	# Alone before its Sync, the release takes effect immediately, and needs no check before it.
 	my $token = $a->query("SELECT acquire_lock('r')");
 	$w->query("SELECT is_held('r', $token)");
 	$w->wait('Z');
 	my $before = $checks->();
 	$w->pipeline("SELECT release_lock('r', $token)");
-	is($answer->(), 't', 'a release alone in the extended protocol');
-	is($checks->(), $before, 'is one request');
+	is($answer->(), 't', 'a release alone in the extended protocol succeeds');
+	is($checks->(), $before, 'a release alone in the extended protocol needs no check');
 	nothing_left($node);
 
-	# whatever follows: an error cancels it
+	# An error in any later statement of the pipeline cancels the release.
 	$token = $a->query("SELECT acquire_lock('r')");
 	foreach my $pipeline (
 		[ "SELECT release_lock('r', $token)", 'SELECT 1 / 0' ],
@@ -89,11 +89,11 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 		[ "SELECT release_locks('{r}', $token)", 'SELECT 1 / 0' ])
 	{
 		$w->pipeline(@$pipeline);
-		like($answer->(), qr/^(1\n)?t ERROR 22012/, 'a release in a pipeline, and an error');
-		is($c->query("SELECT is_held('r', $token)"), 't', 'which cancels the release');
+		like($answer->(), qr/^(1\n)?t ERROR 22012/, 'a pipeline with a release and an error');
+		is($c->query("SELECT is_held('r', $token)"), 't', 'the error in the pipeline cancels the release');
 	}
 
-	# in the same packet or not, first or last: nobody is let in before the commit
+	# In the same packet or not, as the first statement or the last, the release takes effect at the commit only.
 	$a->query('UPDATE t SET v = 0');
 	foreach my $first ([], ['SELECT 1'])
 	{
@@ -110,7 +110,7 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 				$w->flush;
 			});
 		$w->wait('C') foreach @$first;
-		is($w->wait('C'), 't', 'a release in a pipeline');
+		is($w->wait('C'), 't', 'release_lock() in a pipeline returns true');
 		$b->async("SELECT acquire_lock('r')");
 		waiting($b);
 		$w->together(
@@ -121,15 +121,15 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 				$w->flush;
 			});
 		$w->wait('C');
-		ok(!$b->ready, 'nobody is let in before its Sync');
+		ok(!$b->ready, 'a waiter is not granted the lock before the Sync of the pipeline');
 		$w->sync;
 		$w->wait('Z');
 		$token = $b->wait;
-		like($token, qr/^\d+$/, 'but with it');
-		is($b->query('SELECT v FROM t WHERE id = 1'), $rows + 1, 'and sees what the pipeline has written');
+		like($token, qr/^\d+$/, 'the waiter is granted the lock after the Sync');
+		is($b->query('SELECT v FROM t WHERE id = 1'), $rows + 1, 'the new holder sees the writes of the pipeline');
 	}
 
-	# after a write, before a simple query: the transaction goes on with that
+	# The release is followed by a simple query instead of Sync: the transaction continues with that query.
 	$w->together(
 		sub {
 			$w->parse('', "SELECT release_lock('r', $token)");
@@ -137,37 +137,38 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 			$w->execute('');
 			$w->query('SELECT 1 / 0');
 		});
-	like($answer->(), qr/^t ERROR 22012/, 'a release, and an error in a simple query of the same transaction');
-	is($c->query("SELECT is_held('r', $token)"), 't', 'which cancels the release');
+	like($answer->(), qr/^t ERROR 22012/, 'a release, followed by an error in a simple query of the same transaction');
+	is($c->query("SELECT is_held('r', $token)"), 't', 'the error in the simple query cancels the release');
 
-	# a holdable cursor runs at the commit
+	# A holdable cursor is executed at the commit.
 	$a->query('SELECT pg_advisory_lock(1)');
 	$w->pipeline('DECLARE c CURSOR WITH HOLD FOR SELECT pg_advisory_lock(1)', "SELECT release_lock('r', $token)");
 	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = @{[ $w->pid ]}") eq 'Lock' }),
-		'a pipeline that has more to do at its commit');
-	is($c->query("SELECT is_held('r', $token)"), 't', 'holds the lock until then');
+		'a holdable cursor is executed at the commit of the pipeline');
+	is($c->query("SELECT is_held('r', $token)"), 't', 'the lock is held while the cursor is executed');
 	$a->query('SELECT pg_advisory_unlock(1)');
-	is($answer->(), 't', 'and releases it');
+	is($answer->(), 't', 'the lock is released after the cursor was executed');
 	nothing_left($node);
 
-	# fences: a pipeline is a transaction in which a fence makes sense
+	# A pipeline is a transaction, so a fence in it is useful.
 	$token = $a->query("SELECT acquire_lock('r')");
 	$w->pipeline("SELECT fence_lock('r', $token)", 'UPDATE t SET v = v + 1');
-	is($answer->(), '', 'a fence and a write in a pipeline: no warning');
+	is($answer->(), '', 'a fence before a write in a pipeline gives no warning');
 	$w->pipeline("SELECT fence_lock('r', $token)");
-	like($answer->(), qr/^ WARNING 25P01 the fence ends with this statement/, 'a fence alone: a warning');
+	like($answer->(), qr/^ WARNING 25P01 the fence ends with this statement/,
+		'a fence alone in its transaction gives a warning');
 	$a->query("SELECT release_lock('r', $token)");
 	$w->quit;
 	nothing_left($node);
 }
 
-# --- a manager that does not answer at the commit ---
+# --- a manager that does not reply at the commit ---
 
 my $late = qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  The lock_election manager did not answer/;
 
-# More than the mailbox has room for, and a mailbox that a cancelled request still takes up.  The sessions end before the manager
-# goes on: by itself, or by making room for the next one.
-foreach my $how ('goes on', 'leaves')
+# One session releases more names than a mailbox has room for; the mailbox of the other is still occupied by a cancelled
+# request. The sessions end before the manager continues, or exits to be replaced.
+foreach my $how ('continues', 'exits')
 {
 	my $before = segments();
 	my $manager = $c->query('SELECT pid FROM lock_election.manager');
@@ -179,19 +180,19 @@ foreach my $how ('goes on', 'leaves')
 	$busy->query(q{SELECT acquire_lock('one', '10 days'); BEGIN; SELECT release_lock('one'); SAVEPOINT s});
 	kill 'STOP', $manager;
 	$busy->query(q{SET LOCAL lock_timeout = '100 ms'; SELECT acquire_lock('other'); ROLLBACK TO s});
-	like($busy->error, qr/55P03/, 'a request that nobody answers');
+	like($busy->error, qr/55P03/, 'a request gets no reply while the manager is stopped');
 	$_->async('COMMIT') foreach $many, $busy;
 	foreach my $s ($many, $busy)
 	{
 		$s->wait;
-		like($s->error, $late, 'a commit that gives up waiting warns');
+		like($s->error, $late, 'a commit that gives up waiting for the manager warns');
 		$s->quit;
 	}
-	is(() = slurp_file($node->logfile, $offset) =~ /WARNING:  the transaction is committed, but/g, 2, 'and so does the log');
-	kill 'TERM', $manager if $how eq 'leaves';
+	is(() = slurp_file($node->logfile, $offset) =~ /WARNING:  the transaction is committed, but/g, 2, 'the log contains both warnings');
+	kill 'TERM', $manager if $how eq 'exits';
 	kill 'CONT', $manager;
-	nothing_left($node, "a manager that $how: all releases are made");
-	is(segments(), $before, 'and no memory is left behind');
+	nothing_left($node, "all releases take effect after the manager $how");
+	is(segments(), $before, "no shared memory is left over after the manager $how");
 }
 
 # --- the extension is dropped between a release and its commit ---
@@ -200,7 +201,7 @@ foreach my $how ('goes on', 'leaves')
 	my $before = segments();
 
 	$node->safe_psql('postgres', 'CREATE DATABASE gone');
-	foreach my $case ([ 'by another session', 1, '' ], [ 'by another session, and the manager has left', 1, 'wait' ], [ 'by itself', 0, '' ])
+	foreach my $case ([ 'by another session', 1, '' ], [ 'by another session, after the manager has exited', 1, 'wait' ], [ 'by itself', 0, '' ])
 	{
 		my ($title, $by_other, $wait) = @$case;
 		my $manager = q{FROM pg_stat_activity WHERE datname = 'gone' AND backend_type = 'lock_election manager'};
@@ -215,89 +216,90 @@ foreach my $how ('goes on', 'leaves')
 			$by_other ? $node->safe_psql('gone', 'DROP EXTENSION lock_election') : $s->query('DROP EXTENSION lock_election');
 			wait_until(sub { $c->query("SELECT count(*) $manager") eq '0' }) if $wait;
 			$s->query('COMMIT');
-			like($s->error, qr/WARNING:  55000: extension lock_election was dropped before/, "$title: a warning, at once");
+			like($s->error, qr/WARNING:  55000: extension lock_election was dropped before/, "$title: the commit warns immediately");
 			$s->quit;
 			$node->safe_psql('gone', 'CREATE EXTENSION lock_election');
 		}
 		$node->safe_psql('gone', 'DROP EXTENSION lock_election');
 	}
-	is(segments(), $before, 'no memory is left behind');
+	is(segments(), $before, 'no shared memory is left over after DROP EXTENSION');
 	$node->safe_psql('postgres', 'DROP DATABASE gone');
 }
 
-# --- a commit with more releases than one batch makes ---
+# --- a commit with more releases than one batch applies ---
 
 {
 	my $names = sub { return "ARRAY(SELECT '$_[0] ' || i FROM generate_series(1, $_[1]) i)" };
 	my ($twice, $once) = ($names->('twice', 20), $names->('once', 600));
 
-	# Those that come last in the transaction are made first. They are not made again by the next batch.
+	# The last releases of the transaction are applied first. The next batch must not apply them again.
 	my $kept = $a->query("SELECT acquire_locks($twice, '1 h', owner => 'me')");
 	$a->query("SELECT acquire_locks($twice, '1 h', owner => 'me')");
 	my $token = $a->query("SELECT acquire_locks($once, '1 h')");
-	is($a->query("BEGIN; SELECT release_locks($once, $token), release_locks($twice, $kept); COMMIT"), 't|t', 'many locks, and one of two holds of others');
-	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), '20|1|1', 'each release is made once');
-	is($a->query("SELECT release_locks($twice, $kept)"), 't', 'the other holds');
+	is($a->query("BEGIN; SELECT release_locks($once, $token), release_locks($twice, $kept); COMMIT"), 't|t', 'a transaction releases many locks, and one of two holds of other locks');
+	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), '20|1|1', 'each release is applied once');
+	is($a->query("SELECT release_locks($twice, $kept)"), 't', 'the second holds are released');
 	nothing_left($node);
 
-	# The long leases end in the first batches, and a crash must not bring them back; on the others nothing rests.
+	# The long leases end in the first batches, and must stay ended after a crash. The short leases need no flush.
 	my ($long, $short) = ($names->('long', 250), $names->('short', 600));
 	my $long_token = $a->query("SELECT acquire_locks($long, '1 h')");
 	my $short_token = $a->query("SELECT acquire_locks($short, '1 min')");
 	my $walwriter = stop_walwriter($node);
 	$a->query("BEGIN; SELECT release_locks($short, $short_token), release_locks($long, $long_token)");
 	my $flushed = $c->query('SELECT pg_current_wal_flush_lsn()');
-	is($a->query('COMMIT') . $a->error, '', 'leases that a crash must not bring back, and others');
-	is($c->query("SELECT pg_current_wal_flush_lsn() > '$flushed'"), 't', 'the commit waits for the flush, though not of the last batch');
+	is($a->query('COMMIT') . $a->error, '',
+		'a transaction releases long leases, which must stay ended after a crash, and short ones');
+	is($c->query("SELECT pg_current_wal_flush_lsn() > '$flushed'"), 't', 'the commit waits for the flush of the long leases, even though they are not in the last batch');
 	kill 'CONT', $walwriter;
 	nothing_left($node);
 }
 
-# --- an acquire on the same lease takes a pending release back, whether it has waited or not ---
+# --- an acquire on the same lease cancels a pending release, with and without a wait ---
 
-foreach my $how ('at once', 'after a wait')
+foreach my $how ('immediately', 'after a wait')
 {
 	my $lease = $b->query(q{SELECT grant_lease('1 h')});
 	my $token = $a->query(q{SELECT acquire_lock('joined', '1 h')});
 	my $place = $b->query("SELECT token FROM enqueue_lock('joined', lease => $lease)");
 
-	$a->query("SELECT release_lock('joined', $token)") if $how eq 'at once';
-	is($b->query("BEGIN; SELECT release_lock('joined', $place)"), 't', "$how: released at the commit");
+	$a->query("SELECT release_lock('joined', $token)") if $how eq 'immediately';
+	is($b->query("BEGIN; SELECT release_lock('joined', $place)"), 't', "granted $how: release_lock() is pending until the commit");
 	$b->async("SELECT acquire_lock('joined', lease => $lease)");
-	if ($how ne 'at once')
+	if ($how ne 'immediately')
 	{
 		wait_for_waiters(2, 'joined');
 		$a->query("SELECT release_lock('joined', $token)");
 	}
-	is($b->wait, $place, "$how: and acquired after that");
+	is($b->wait, $place, "granted $how: the acquire returns the token of the place");
 	$b->query('COMMIT');
-	is($b->query("SELECT is_held('joined', $place)"), 't', "$how: it is held");
-	is($c->query(q{SELECT try_acquire_lock('joined') IS NULL}), 't', "$how: nobody else gets it");
+	is($b->query("SELECT is_held('joined', $place)"), 't', "granted $how: the lock is held after the commit");
+	is($c->query(q{SELECT try_acquire_lock('joined') IS NULL}), 't', "granted $how: the lock is not granted to another session");
 	$b->query("SELECT revoke_lease($lease)");
 	nothing_left($node);
 }
 
-# --- more releases than PostgreSQL's lock table has room for ---
+# --- more releases than fit into PostgreSQL's lock table ---
 
 {
 	my $release = sub { return $a->query("SELECT count(*) FROM generate_series($_[0], $_[1]) i WHERE release_lock('n' || i)"); };
-	# besides these, one or two of the server's own
+	# In addition to these, the server has one or two processes of its own.
 	my $backends = $c->query(q{SELECT sum(setting::int) FROM pg_settings
 		WHERE name IN ('max_connections', 'max_worker_processes', 'max_wal_senders',
 			CASE WHEN current_setting('server_version_num')::int >= 180000 THEN 'autovacuum_worker_slots' ELSE 'autovacuum_max_workers' END)});
 
-	# a crash may bring back what ends in five minutes, so that these releases wait for no flush
+	# A crash may bring back leases of five minutes, so these releases do not wait for a flush.
 	$a->query("SELECT count(acquire_lock('n' || i, '5 min')) FROM generate_series(1, 4000) i");
 	$a->query('BEGIN');
 	$release->(1, 4000);
 	my ($max) = $a->error =~ /until the transaction ends: (\d+) at most/;
 	$a->query('ROLLBACK');
-	ok($max == 30 * ($backends + 1) / 2 || $max == 30 * ($backends + 2) / 2, 'half of the room in the lock table') or diag("$max of $backends");
+	ok($max == 30 * ($backends + 1) / 2 || $max == 30 * ($backends + 2) / 2, 'a transaction can release or fence as many locks as half of the lock table holds') or diag("$max of $backends");
 	my $too_many = qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* until the transaction ends: $max at most, .*max_locks_per_transaction \(30\)/s;
 
-	# what a rollback to a savepoint takes back does not count, nor does a second fence of a token
+	# Releases that were rolled back to a savepoint do not count. Nor does a second fence on the same token.
 	$a->query('BEGIN');
-	is($release->(1, 200), '200', 'releases in a transaction');
+	is($release->(1, 200), '200', '200 locks are released in a transaction');
 	$a->query('SAVEPOINT s');
 	$release->(201, 300);
 	$a->query('SAVEPOINT inner');
@@ -306,62 +308,63 @@ foreach my $how ('at once', 'after a wait')
 	$release->(401, 500);
 	$a->query('RELEASE t');
 	$release->(501, 600);
-	is($a->query(q{SELECT count(fence_lock(name, token)::text) FROM lock_election.locks WHERE name IN ('n1', 'n450', 'n600')}) . $a->error, '3', 'fenced once more');
-	is($release->(601, 200 + $max), $max - 400, "$max releases in all");
-	is($a->error, '', 'are not too many');
+	is($a->query(q{SELECT count(fence_lock(name, token)::text) FROM lock_election.locks WHERE name IN ('n1', 'n450', 'n600')}) . $a->error, '3', 'three released locks are fenced again');
+	is($release->(601, 200 + $max), $max - 400, "the transaction releases $max locks");
+	is($a->error, '', "releasing $max locks raises no error");
 	$a->query('SAVEPOINT u');
 	$release->(4000, 4000);
-	like($a->error, $too_many, 'one more is');
+	like($a->error, $too_many, 'one more release fails');
 	$a->query('ROLLBACK TO u');
 	$release->(3999, 4000);
-	like($a->error, $too_many, 'still');
+	like($a->error, $too_many, 'one more release fails again after ROLLBACK TO');
 	$a->query('ROLLBACK TO s');
-	is($release->(201, 400), '200', 'after a rollback others are not');
+	is($release->(201, 400), '200', 'after ROLLBACK TO, 200 other locks can be released');
 	$a->query('COMMIT');
-	is($c->query('SELECT count(*) FROM lock_election.locks'), '3600', 'these are released');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '3600', 'the committed releases take effect');
 
-	# the next transaction begins from none
+	# The limit applies to each transaction separately.
 	$a->query('BEGIN');
-	is($release->(401, 400 + $max), $max, 'as many in the next transaction');
+	is($release->(401, 400 + $max), $max, "the next transaction can release $max locks");
 	$release->(401 + $max, 401 + $max);
-	like($a->error, $too_many, 'and no more');
+	like($a->error, $too_many, "the next transaction cannot release more than $max locks");
 	$a->query('ROLLBACK');
 
-	# all transactions that have more than their share of the table have half of it together
+	# All transactions that exceed their own share of the lock table share half of the table.
 	my $of = sub { my ($s, $from, $to) = @_; return $s->query("WITH l AS MATERIALIZED (SELECT name, token FROM lock_election.locks WHERE name IN (SELECT 'n' || i FROM generate_series($from, $to) i)) SELECT count(*) FROM l WHERE release_lock(name, token)"); };
 	my $too_many_at_a_time = qr/ERROR:  53400: the transactions of this server fence or release too many locks at a time\nDETAIL:  .* until the transaction ends: $max at most, .*max_locks_per_transaction \(30\)/s;
 	$_->query('BEGIN') foreach $a, $b, $c;
-	is($of->($a, 401, 400 + $max - 20), $max - 20, 'one transaction has nearly half of the lock table');
-	is($of->($b, 1201, 1230), '30', 'others have their share, which is max_locks_per_transaction');
-	is($of->($c, 1501, 1530), '30', 'each of them');
+	is($of->($a, 401, 400 + $max - 20), $max - 20, 'one transaction uses nearly half of the lock table');
+	is($of->($b, 1201, 1230), '30', 'a second transaction can use its share of max_locks_per_transaction');
+	is($of->($c, 1501, 1530), '30', 'a third transaction can use its share of max_locks_per_transaction');
 	$c->query('SAVEPOINT s');
 	$of->($c, 1531, 1531);
-	like($c->error, $too_many_at_a_time, 'but no more');
+	like($c->error, $too_many_at_a_time, 'the third transaction cannot exceed its share');
 	$c->query('ROLLBACK TO s');
 	$a->query("SELECT pg_terminate_backend(pg_backend_pid())");
 	$a = session($node);
-	is($of->($c, 1531, 1540), '10', 'what a transaction gives back, others get, however it ends');
-	is($of->($b, 1231, 1160 + $max), $max - 70, 'as much as there is');
+	is($of->($c, 1531, 1540), '10',
+		'the third transaction can exceed its share after the first session was terminated');
+	is($of->($b, 1231, 1160 + $max), $max - 70, 'the second transaction can use the rest of the half');
 	$b->query('SAVEPOINT s');
 	$of->($b, 3999, 3999);
-	like($b->error, $too_many_at_a_time, 'and no more');
+	like($b->error, $too_many_at_a_time, 'the second transaction cannot use more than the half');
 	$b->query('ROLLBACK TO s');
 	$c->query('ROLLBACK');
-	is($of->($b, 3961, 4000), '40', 'a rollback gives back');
+	is($of->($b, 3961, 4000), '40', 'a rollback of the third transaction makes room for the second');
 	$_->query('ROLLBACK') foreach $b, $c;
-	is($of->($b, 401, 1400), '1000', 'a thousand');
-	is($of->($b, 1401, 3000), '1600', 'and more');
-	is($of->($b, 3001, 4000), '1000', 'and all others');
+	is($of->($b, 401, 1400), '1000', '1000 locks are released in one statement');
+	is($of->($b, 1401, 3000), '1600', '1600 more locks are released');
+	is($of->($b, 3001, 4000), '1000', 'the remaining 1000 locks are released');
 	nothing_left($node);
 }
 
-# --- releases and fences of a transaction take no longer for those before them ---
+# --- the time of a release or fence does not depend on the number of earlier ones in the transaction ---
 
 SKIP:
 {
 	my %took;
 
-	skip 'the system does not count the time of processes', 1 if !defined cpu_time($a->pid);
+	skip 'the system does not measure the processor time of processes', 1 if !defined cpu_time($a->pid);
 	foreach my $groups (3, 50)
 	{
 		my $ask = sub {
@@ -380,13 +383,14 @@ SKIP:
 	foreach my $what (sort keys %took)
 	{
 		my ($few, $many) = @{ $took{$what} };
-		# a search among those before would make it 17 times as much; the caches of a busy machine make it 3 times
-		cmp_ok($many, '<', 6 * $few, sprintf('%s: a thousand names take %.1f ms of processor where there are many, %.1f where there are few', $what, 1000 * $many, 1000 * $few));
+		# A linear search among the earlier ones would take 17 times as long; the caches of a busy machine cause a
+		# factor of 3.
+		cmp_ok($many, '<', 6 * $few, sprintf('%s: 1000 names take %.1f ms of processor time in a large transaction, %.1f ms in a small one', $what, 1000 * $many, 1000 * $few));
 	}
 	nothing_left($node);
 }
 
-# --- a release that nobody waits for is written after 50 ms, and not with the row's end, a second later ---
+# --- a release is written after 50 ms, and not only when its row is deleted a second later ---
 
 {
 	my $soonest = 1e9;
@@ -395,16 +399,16 @@ SKIP:
 	{
 		$a->query("SELECT acquire_lock('soon $i')");
 		my $released_at = time;
-		is($a->query("SELECT release_lock('soon $i')"), 't', 'a release that nobody waits for');
+		is($a->query("SELECT release_lock('soon $i')"), 't', 'release_lock() returns true');
 		wait_until(sub { $c->query("SELECT count(*) FROM _lock_election.slot WHERE name = 'soon $i' AND holds > 0") eq '0' });
 		my $took = time - $released_at;
 		$soonest = $took if $took < $soonest;
 	}
-	cmp_ok($soonest, '<', 0.5, sprintf('is written soon (%.0f ms)', 1000 * $soonest));
+	cmp_ok($soonest, '<', 0.5, sprintf('the release of a lock without waiters is written soon (%.0f ms)', 1000 * $soonest));
 	nothing_left($node);
 }
 
-# --- and not at once: with the next lock of its session, if that comes before ---
+# --- a release is not written immediately, but together with the next lock of its session if that comes first ---
 
 SKIP:
 {
@@ -412,8 +416,8 @@ SKIP:
 	my $end = time + 20;
 	my ($n, $in_time) = (1000, 0);
 
-	# later is a transaction of its own: of ten releases in 0.25 s not five have waited for 50 ms; a few tries, as what is
-	# left of earlier locks may be deleted meanwhile
+	# A delayed release is written in a transaction of its own. If ten releases take 0.25 s, less than five of them were
+	# delayed for 50 ms. The test tries several times, because rows of earlier locks may be deleted meanwhile.
 	while ($n >= 15 && $in_time < 5 && time < $end)
 	{
 		my $before = $c->query($ids);
@@ -424,7 +428,7 @@ SKIP:
 		$n = $c->query($ids) - $before;
 	}
 	skip 'the machine is too busy', 1 if $n >= 15 && $in_time < 5;
-	cmp_ok($n, '<', 15, 'ten locks and their releases take hardly more than ten transaction ids');
+	cmp_ok($n, '<', 15, 'ten locks and their releases take fewer than 15 transaction ids');
 }
 nothing_left($node);
 

@@ -1,5 +1,5 @@
-# Managers and servers that end again and again: leases that are not renewed still end, renewed leases are kept, and a
-# renewal reports how much time a crash would leave.
+# Managers and servers that end repeatedly: leases that are not renewed still end, renewed leases are kept, and a
+# renewal returns the time that would be left after a crash.
 # Promises: L, D
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ sub manager
 	return one('SELECT pid FROM lock_election.manager');
 }
 
-# The manager runs until so much of that is recorded, and ends; or the whole server crashes.
+# Ends the manager or crashes the server once the manager has recorded this uptime.
 sub live
 {
 	my ($ms, $crash) = @_;
@@ -55,9 +55,10 @@ foreach my $crash (0, 1)
 	$holder->query("SELECT grant_lease('$ttl s')");
 	$holder->query("SELECT campaign('term', 'me', '$ttl s', owner => 'w1')");
 	my $kept = $holder->query("SELECT acquire_lock('kept', '$ttl s', owner => 'w3')");
-	is(held(), 'blocks dead lease place term', "$what: all is there");
+	is(held(), 'blocks dead lease place term', "$what: all locks, places and leases exist");
 
-	# the life of the grants takes nothing off, and records nothing; of the others less than 3 s each
+	# The lifetime of the manager that granted them is not recorded and does not count. The other managers live for less
+	# than 3 s each.
 	my ($lives, $renewed) = (0, 0);
 	while (held() ne 'blocks' && $lives < 9)
 	{
@@ -66,15 +67,15 @@ foreach my $crash (0, 1)
 		$renewed++ if $holder->query("SELECT renew_lock('kept', $kept) BETWEEN '1 s' AND '$ttl s'") eq 't';
 		$lives++;
 	}
-	is(held(), 'blocks', "$what: what nobody renews ends, after $lives lives");
-	cmp_ok($lives, '>=', 2, "$what: not before its TTL");
-	is($renewed, $lives, "$what: what is renewed is kept");
-	is(one("SELECT is_held('kept', $kept)"), 't', "$what: and held");
+	is(held(), 'blocks', "$what: leases that are not renewed end after $lives managers");
+	cmp_ok($lives, '>=', 2, "$what: they do not end before their TTL");
+	is($renewed, $lives, "$what: each renewal of a renewed lease succeeds");
+	is(one("SELECT is_held('kept', $kept)"), 't', "$what: the renewed lock is held");
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
-	nothing_left($node, "$what: nothing is left behind");
+	nothing_left($node, "$what: no entry is left over");
 }
 
-# Nobody flushes: a renewal is answered all the same, and tells what a crash would leave.
+# The WAL is not flushed: a renewal still succeeds, and returns the time that would be left after a crash.
 subtest 'a renewal whose row is not flushed' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('unflushed', '20 s', owner => 'w1')});
 	my $writer = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
@@ -85,46 +86,47 @@ subtest 'a renewal whose row is not flushed' => sub {
 	kill 'STOP', $writer;
 	$at = time;
 	$told = $holder->query("SELECT extract(epoch FROM renew_lock('unflushed', $token))");
-	cmp_ok(time - $at, '<', 15, 'is answered');
-	cmp_ok($told, '<', 18.6, 'it is valid for less: what managers have run is taken off');
-	cmp_ok($told, '>', 1, 'and not for nothing');
+	cmp_ok(time - $at, '<', 15, 'a renewal returns although its row is not flushed');
+	cmp_ok($told, '<', 18.6, 'a renewal that is not flushed returns less than the TTL, by the uptime of the manager');
+	cmp_ok($told, '>', 1, 'a renewal that is not flushed returns more than zero');
 	$node->stop('immediate');
 	kill 'CONT', $writer;
 	$node->start;
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.manager', 1);
 	$left = one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'unflushed'});
-	cmp_ok(time + $left, '>=', $at + $told, 'after the crash, that is there');
-	cmp_ok($left, '<', 19.5, 'but not all of the TTL');
+	cmp_ok(time + $left, '>=', $at + $told, 'after the crash, the lease is still valid for the returned time');
+	cmp_ok($left, '<', 19.5, 'after the crash, the lease is valid for less than the TTL');
 
 	$holder = session($node);
-	is($holder->query("SELECT renew_lock('unflushed', $token)"), '00:00:20', 'a renewal that is flushed is valid for all of it');
+	is($holder->query("SELECT renew_lock('unflushed', $token)"), '00:00:20', 'a renewal that is flushed returns the whole TTL');
 	$node->stop('immediate');
 	$node->start;
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.manager', 1);
-	cmp_ok(one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'unflushed'}), '>', 15, 'and a crash leaves it');
+	cmp_ok(one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'unflushed'}), '>', 15, 'a crash does not shorten a lease whose renewal is flushed');
 	$holder = session($node);
-	is($holder->query("SELECT release_lock('unflushed', $token)"), 't', 'released');
+	is($holder->query("SELECT release_lock('unflushed', $token)"), 't', 'the lock is released');
 	nothing_left($node);
 };
 
-# In normal operation a renewal writes nothing, and nothing is recorded.
+# In normal operation, renewals write no rows, and the uptime is not recorded.
 subtest 'what is written' => sub {
 	my $lease = $holder->query(q{SELECT grant_lease('20 s')});
 
-	# the rows of what has ended go
+	# Wait until the rows of ended entries are deleted.
 	wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', 0);
 	my $rows = one('SELECT rows_written FROM lock_election.stat');
 	my $meta = one('SELECT ctid FROM _lock_election.meta');
 
-	is($holder->query("SELECT keep_alive($lease)"), '00:00:20', 'a renewal') foreach 1 .. 10;
+	is($holder->query("SELECT keep_alive($lease)"), '00:00:20', 'keep_alive() returns the whole TTL') foreach 1 .. 10;
 	$holder->query('SELECT pg_sleep(1.5)');
-	is(one('SELECT rows_written FROM lock_election.stat'), $rows, 'writes nothing');
-	is(one('SELECT ctid FROM _lock_election.meta'), $meta, 'nor does the time');
+	is(one('SELECT rows_written FROM lock_election.stat'), $rows, 'ten renewals write no rows');
+	is(one('SELECT ctid FROM _lock_election.meta'), $meta, 'the uptime is not recorded');
 	my $pid = manager();
 	one("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	$holder->query("SELECT keep_alive($lease)") foreach 1 .. 10;
-	is(one('SELECT rows_written FROM lock_election.stat'), $rows + 1, 'after a restart the first of them does');
+	is(one('SELECT rows_written FROM lock_election.stat'), $rows + 1,
+		'after a restart of the manager, the first of ten renewals writes a row');
 	$holder->query("SELECT revoke_lease($lease)");
 	nothing_left($node);
 };

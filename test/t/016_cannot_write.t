@@ -11,7 +11,7 @@ my $node = new_node('main', conf => "autovacuum = off\n");
 my ($holder, $reader, $vacuum, $other) = map { session($node) } 1 .. 4;
 my $problem = q{SELECT ok, problem, blocked_by, cannot_write_since IS NOT NULL FROM lock_election.health()};
 
-# A reader keeps the table, VACUUM FULL queues behind it, and every writer behind that.
+# A reader locks the table. VACUUM FULL waits for the reader, and all writers wait for VACUUM FULL.
 subtest 'VACUUM FULL behind a reader' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('job', '5 s', owner => 'w1')});
 	my $term = $holder->query(q{SELECT campaign('boss', 'me', '5 s')});
@@ -27,30 +27,31 @@ subtest 'VACUUM FULL behind a reader' => sub {
 	{
 		$other->query(q{SELECT acquire_lock('another', '1 h')});
 		$refused++ if $other->error =~ /ERROR:  55P03: the tables of extension lock_election are locked/;
-		# also the session that was just refused
+		# This also includes the session whose request was just rejected.
 		$answers++ if $holder->query("SELECT renew_lock('job', $token) = '5 s', renew_leadership('boss', $term) = '5 s', keep_alive($lease) = '5 s'") eq 't|t|t'
 			and $other->query("SELECT is_held('job', $token), await_lock('job', $place), is_leader('boss', $term)") eq 't|f|t'
 			and $holder->query("BEGIN; SELECT count(*) FROM (SELECT fence_lock('job', $token)) f; COMMIT") eq 1
 			and one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'job'}) eq 1
 			and one(q{SELECT candidate FROM current_leader('boss')}) eq 'me';
 	}
-	cmp_ok($refused, '>', 1, 'what has to write is refused, again and again');
-	is($answers, $refused, 'all else is answered each time');
-	is(one($problem), 'f|nothing can be written: process ' . $vacuum->pid . ' has locked the tables of lock_election, or waits to|' . $vacuum->pid . '|t', 'health() tells it');
-	is(one('SELECT failed_batches FROM lock_election.stat'), $failed, 'no batch was thrown away');
+	cmp_ok($refused, '>', 1, 'requests that must write fail again and again');
+	is($answers, $refused, 'all other requests succeed each time');
+	is(one($problem), 'f|nothing can be written: process ' . $vacuum->pid . ' has locked the tables of lock_election, or waits to|' . $vacuum->pid . '|t', 'health() reports the process that locks the tables');
+	is(one('SELECT failed_batches FROM lock_election.stat'), $failed, 'no batch failed');
 	$reader->query('ROLLBACK');
 	$vacuum->wait;
-	is($vacuum->error, '', 'the table is written anew');
-	is($other->query(q{SELECT acquire_lock('another', '1 h', wait => '20 s') IS NOT NULL}), 't', 'and all goes on');
+	is($vacuum->error, '', 'VACUUM FULL succeeds');
+	is($other->query(q{SELECT acquire_lock('another', '1 h', wait => '20 s') IS NOT NULL}), 't',
+		'an acquire succeeds after VACUUM FULL');
 	wait_for_sql($node, $problem, 't|||f');
-	is($holder->query("SELECT is_held('job', $token), is_leader('boss', $term), keep_alive($lease) IS NOT NULL"), 't|t|t', 'what was renewed is there');
+	is($holder->query("SELECT is_held('job', $token), is_leader('boss', $term), keep_alive($lease) IS NOT NULL"), 't|t|t', 'the renewed lock, leadership and lease still exist');
 	$holder->query("SELECT release_lock('job', $token), resign('boss', $term), revoke_lease($lease)");
-	is($other->query("SELECT await_lock('job', $place, '20 s')"), 't', 'the place that was renewed is granted');
+	is($other->query("SELECT await_lock('job', $place, '20 s')"), 't', 'the renewed place is granted the lock');
 	$other->query("SELECT release_lock('job', $place), release_lock('another')");
 	nothing_left($node);
 };
 
-# What is answered is not taken back, what is told is true, and what has ended meanwhile ends afterwards.
+# Replies are not revoked and are true, and entries that ended during the outage are written as ended afterwards.
 subtest 'waits, releases and rollbacks' => sub {
 	my ($waiter, $open) = map { session($node) } 1 .. 2;
 
@@ -60,23 +61,28 @@ subtest 'waits, releases and rollbacks' => sub {
 	wait_for_waiters(1, 'x');
 	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
 	$other->query(q{SELECT acquire_lock('y', '1 h')});
-	like($other->error, qr/ERROR:  55P03/, 'nothing can be written');
-	is($waiter->wait, 't', 'a wait that is over is answered');
-	is($waiter->query("SELECT is_held('x', $token)"), 't', 'and its session goes on');
-	is($holder->query("SELECT release_lock('x', $token)"), 't', 'a release is answered');
-	is($other->query("SELECT is_held('x', $token)"), 'f', 'and seen by all, though it cannot be written');
-	is($other->query("SELECT renew_lock('x', $token) IS NULL"), 't', 'it cannot be renewed');
+	like($other->error, qr/ERROR:  55P03/, 'an acquire fails while a table is locked');
+	is($waiter->wait, 't', 'a wait that times out during the outage returns NULL');
+	is($waiter->query("SELECT is_held('x', $token)"), 't',
+		'the session of the timed-out wait can read during the outage');
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'a release during the outage returns true');
+	is($other->query("SELECT is_held('x', $token)"), 'f',
+		'other sessions see the release, even though it cannot be written');
+	is($other->query("SELECT renew_lock('x', $token) IS NULL"), 't',
+		'a lock released during the outage cannot be renewed');
 	$open->query('ROLLBACK');
 	$reader->query('ROLLBACK');
-	is($other->query(q{SELECT acquire_lock('x', '1 h', wait => '20 s') IS NOT NULL}), 't', 'then it is free');
-	is($other->query(q{SELECT acquire_lock('rolled back', '1 h', wait => '20 s') IS NOT NULL}), 't', 'so is what was rolled back');
-	is($waiter->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'who had given up does not get it');
+	is($other->query(q{SELECT acquire_lock('x', '1 h', wait => '20 s') IS NOT NULL}), 't',
+		'the released lock is free after the outage');
+	is($other->query(q{SELECT acquire_lock('rolled back', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the lock of the rolled-back transaction is free after the outage');
+	is($waiter->query(q{SELECT try_acquire_lock('x') IS NULL}), 't',
+		'the waiter that timed out is not granted the lock later');
 	$other->query(q{SELECT release_lock('x'), release_lock('rolled back')});
 	$_->quit foreach $waiter, $open;
 	nothing_left($node);
 };
 
-# The manager has not taken such a request: it must not be granted afterwards, when nobody waits for it.
+# The manager did not take these requests. It must not grant them after the outage, because their calls have ended.
 subtest 'an acquire that is given up' => sub {
 	my $given_up = session($node);
 
@@ -87,13 +93,15 @@ subtest 'an acquire that is given up' => sub {
 		$given_up->query(q{SELECT acquire_lock('gone', '1 h')});
 		$reader->query('ROLLBACK');
 	}
-	is($other->query(q{SELECT release_lock('later', acquire_lock('later', wait => '20 s'))}), 't', 'others go on');
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'gone'}), 0, 'it holds nothing');
+	is($other->query(q{SELECT release_lock('later', acquire_lock('later', wait => '20 s'))}), 't',
+		'other sessions are granted locks after the outages');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'gone'}), 0,
+		'the session whose calls were cancelled holds nothing');
 	$given_up->quit;
 	nothing_left($node);
 };
 
-# A wait that was answered in an outage is over, whatever its session asks next.
+# A wait that timed out during an outage has ended, whatever its session requests next.
 subtest 'a wait that is over' => sub {
 	my $waiter = session($node);
 	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
@@ -102,19 +110,21 @@ subtest 'a wait that is over' => sub {
 	wait_for_waiters(1, 'x');
 	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
 	$other->query(q{SELECT acquire_lock('y', '1 h')});
-	is($waiter->wait, 't', 'is answered');
-	is($waiter->query("SELECT is_held('x', $token)"), 't', 'its session looks');
+	is($waiter->wait, 't', 'the wait times out during the outage');
+	is($waiter->query("SELECT is_held('x', $token)"), 't', 'the session of the timed-out wait can read');
 	$waiter->query(q{SELECT acquire_lock('z', '1 h')});
-	like($waiter->error, qr/ERROR:  55P03/, 'and asks for another lock');
+	like($waiter->error, qr/ERROR:  55P03/,
+		'the session of the timed-out wait cannot acquire another lock during the outage');
 	$reader->query('ROLLBACK');
-	is($holder->query("SELECT release_lock('x', $token)"), 't', 'the lock is released');
-	is($waiter->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', 'the other one is granted');
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('x', 'z') AND owner IS NOT NULL}), 0, 'nobody has it');
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'the lock is released after the outage');
+	is($waiter->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't',
+		'the other lock is granted after the outage');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('x', 'z') AND owner IS NOT NULL}), 0, 'no lock is held by the session whose calls ended');
 	$waiter->quit;
 	nothing_left($node);
 };
 
-# A call that has only waited leaves nothing to undo: its session can renew what it holds.
+# A call that only waited leaves nothing to undo, so its session can renew its locks during the outage.
 subtest 'a wait that is cancelled' => sub {
 	my $waiter = session($node);
 	my $blocking = $other->query(q{SELECT acquire_lock('x', '1 h')});
@@ -132,43 +142,47 @@ subtest 'a wait that is cancelled' => sub {
 		$holder->query(q{SELECT acquire_lock('y', '1 h')});
 		like($holder->error, qr/ERROR:  55P03/, "$what: nothing can be written");
 		one('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end ne 'ROLLBACK';
-		is($waiter->wait, '', 'it has waited in vain');
+		is($waiter->wait, '', "$what: the wait ends without a grant");
 		$waiter->query($end) if $end ne '';
-		is($waiter->query("SELECT renew_lock('kept', $kept)"), '01:00:00', 'its session renews') or diag $waiter->error;
+		is($waiter->query("SELECT renew_lock('kept', $kept)"), '01:00:00', "$what: the session can renew its lock") or diag $waiter->error;
 		$reader->query('ROLLBACK');
-		is($holder->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', 'all goes on');
-		is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, 'and nobody waits');
+		is($holder->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', "$what: other sessions are granted locks after the outage");
+		is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$what: no waiter is left");
 	}
-	is($other->query("SELECT release_lock('x', $blocking)"), 't', 'the lock is released');
-	is($holder->query(q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}), 't', 'and free');
-	is($waiter->query("SELECT release_lock('kept', $kept)"), 't', 'what was kept is there');
+	is($other->query("SELECT release_lock('x', $blocking)"), 't', 'the lock that blocked the waits is released');
+	is($holder->query(q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}), 't',
+		'the lock is granted after the release');
+	is($waiter->query("SELECT release_lock('kept', $kept)"), 't', 'the renewed lock is still held');
 	$waiter->quit;
 	nothing_left($node);
 };
 
-# Changes of elections alone need the table of their history.
+# Only changes of elections need the history table.
 subtest 'a locked history' => sub {
 	my $blocker = session($node);
 
-	# an outage that has ended, by somebody else
+	# An earlier outage, caused by another session.
 	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
 	wait_until(sub { $other->query(q{SELECT acquire_lock('y', '1 h')}); return one($problem) =~ /\|@{[ $reader->pid ]}\|/ });
 	$reader->query('ROLLBACK');
-	is($other->query(q{SELECT release_lock('y', acquire_lock('y', wait => '20 s'))}), 't', 'all goes on');
+	is($other->query(q{SELECT release_lock('y', acquire_lock('y', wait => '20 s'))}), 't',
+		'an acquire succeeds after the earlier outage');
 
 	$blocker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	$other->query(q{SELECT campaign('boss', 'me', '1 h')});
-	like($other->error, qr/ERROR:  55P03/, 'nobody can lead');
-	is(one($problem), 'f|nothing can be written: process ' . $blocker->pid . ' has locked the tables of lock_election, or waits to|' . $blocker->pid . '|t', 'health() tells it');
-	is($other->query(q{SELECT release_lock('y', acquire_lock('y'))}), 't', 'locks go on');
+	like($other->error, qr/ERROR:  55P03/, 'campaign() fails while the history table is locked');
+	is(one($problem), 'f|nothing can be written: process ' . $blocker->pid . ' has locked the tables of lock_election, or waits to|' . $blocker->pid . '|t', 'health() reports the process that locks the history table');
+	is($other->query(q{SELECT release_lock('y', acquire_lock('y'))}), 't',
+		'locks work while the history table is locked');
 	$blocker->query('ROLLBACK');
 	wait_for_sql($node, $problem, 't|||f');
-	is($other->query(q{SELECT resign('boss', campaign('boss', 'me', '1 h'))}), 't', 'one can lead again');
+	is($other->query(q{SELECT resign('boss', campaign('boss', 'me', '1 h'))}), 't',
+		'campaign() succeeds after the history table is unlocked');
 	$blocker->quit;
 	nothing_left($node);
 };
 
-# Leases are kept by whatever renews them, also where that has to write for another reason and is refused.
+# A renewal keeps its lease even if it must also write something else and is therefore rejected.
 subtest 'renewals that write something else' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('x', '3 s')});
 	my $other_ttl = $holder->query(q{SELECT acquire_lock('y', '3 s')});
@@ -183,17 +197,19 @@ subtest 'renewals that write something else' => sub {
 		$refused++ if $holder->error =~ /ERROR:  55P03/;
 		$other->query("SELECT await_lock('x', $place, wait => '50 ms')");
 	}
-	cmp_ok($renewed, '>', 1, 'with the TTL that it has: renewed');
-	is($refused, $renewed, 'with another one: refused');
+	cmp_ok($renewed, '>', 1, 'renewals with the current TTL succeed during the outage');
+	is($refused, $renewed, 'renewals with another TTL are rejected during the outage');
 	$reader->query('ROLLBACK');
-	is($holder->query("SELECT release_lock('y', $other_ttl)"), 't', 'but kept');
-	is($holder->query("SELECT release_lock('x', $token)"), 't', 'so is the other one');
-	is($other->query("SELECT await_lock('x', $place, '20 s')"), 't', 'and the place');
+	is($holder->query("SELECT release_lock('y', $other_ttl)"), 't',
+		'the lock whose renewals were rejected is still held');
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'the renewed lock is still held');
+	is($other->query("SELECT await_lock('x', $place, '20 s')"), 't', 'the renewed place is granted the lock');
 	$other->query("SELECT release_lock('x', $place)");
 	nothing_left($node);
 };
 
-# One request that cannot be written, for its row is locked, does not make an outage of a table lock that has gone.
+# One request that cannot be written because its row is locked must not prolong the outage of a table lock that has
+# ended.
 subtest 'a locked row after a locked table' => sub {
 	my $row = session($node);
 	my $token = $holder->query(q{SELECT acquire_lock('row', '1 h')});
@@ -202,9 +218,9 @@ subtest 'a locked row after a locked table' => sub {
 	$holder->query("BEGIN; SELECT release_lock('row', $token)");
 	$reader->query('BEGIN; LOCK TABLE _lock_election.queue IN SHARE MODE');
 	$holder->query('COMMIT');
-	like($holder->error, qr/WARNING:  01000/, 'a release that cannot be made');
+	like($holder->error, qr/WARNING:  01000/, 'the release cannot be written at the commit');
 	$reader->query('ROLLBACK');
-	is($other->query(qq{SELECT release_lock('free $_', acquire_lock('free $_', wait => '20 s'))}), 't', 'others go on') foreach 1 .. 3;
+	is($other->query(qq{SELECT release_lock('free $_', acquire_lock('free $_', wait => '20 s'))}), 't', "lock $_ of another session is granted") foreach 1 .. 3;
 	$row->query('ROLLBACK');
 	$row->quit;
 	nothing_left($node);

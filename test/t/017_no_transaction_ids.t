@@ -15,7 +15,7 @@ my ($holder, $other, $free);
 my $problem = q{SELECT problem LIKE 'nothing can be written: the database assigns no transaction IDs%', cannot_write_since IS NOT NULL
 	FROM lock_election.health()};
 
-# Ids for a few hundred transactions; the slot keeps VACUUM from making more.
+# Leave ids for a few hundred transactions. The replication slot prevents VACUUM from making more available.
 one(q{SELECT FROM pg_create_logical_replication_slot('keeps', 'pgoutput')});
 my $mine = one(q{SELECT acquire_lock('mine', '4 s', owner => 'me')});
 my $long = one(q{SELECT acquire_lock('long', '1 h', owner => 'me')});
@@ -36,8 +36,8 @@ while (!$refused && time - $start < $PostgreSQL::Test::Utils::timeout_default)
 	$other->query(q{BEGIN; CREATE TEMP TABLE t(); ROLLBACK; SELECT release_lock('y', acquire_lock('y', '1 h'))}) foreach 1 .. 20;
 	$refused = $other->error =~ /ERROR:  54000/;
 }
-ok($refused, 'no id is left');
-is(one($problem), 't|t', 'health() tells it');
+ok($refused, 'the server has run out of transaction ids');
+is(one($problem), 't|t', 'health() reports the missing transaction ids');
 ($start, $refused) = (time, 0);
 while (time - $start < 9)
 {
@@ -45,20 +45,20 @@ while (time - $start < 9)
 	$other->query(q{SELECT acquire_lock('z', '1 h')});
 	$refused++ if $other->error =~ /ERROR:  54000/;
 }
-cmp_ok($refused, '>', 1, 'what has to write is refused');
-is($renewed, $refused, 'all else is answered each time');
+cmp_ok($refused, '>', 1, 'requests that must write fail');
+is($renewed, $refused, 'renewals and reads succeed each time');
 
-# The manager has answered a renewal, and is about to refuse others, when the next one comes.
+# The manager has replied to a renewal and is about to reject other requests when the next renewal arrives.
 stop_at('outage-looked');
-is($holder->query("SELECT renew_lock('mine', $mine)"), '00:00:04', 'a renewal');
+is($holder->query("SELECT renew_lock('mine', $mine)"), '00:00:04', 'a renewal succeeds');
 stopped('outage-looked');
 $holder->async("SELECT renew_lock('mine', $mine)");
 asking($holder);
 go_on('outage-looked');
-is($holder->wait, '00:00:04', 'the next one is not refused') or diag $holder->error;
+is($holder->wait, '00:00:04', 'a renewal that arrives during the outage check is not rejected') or diag $holder->error;
 
-# It rings when it has been answered already, so its mailbox is looked at again; the next renewal, which has its time before
-# that look, is posted after it.
+# The backend rings after its request has already got the reply, so the manager looks at its mailbox again. The next
+# renewal takes its time before that look, and is posted after it.
 stop_at('request-before-ring', $holder->pid);
 $holder->async("SELECT renew_lock('mine', $mine)") for 1, 2;
 stopped('request-before-ring');
@@ -75,7 +75,7 @@ stopped('outage-looked');
 go_on('request-timed');
 asking($holder);
 go_on('outage-looked');
-foreach my $renewal ('one that is answered before it rings', 'one that is posted after the look')
+foreach my $renewal ('a renewal with a reply before its ring', 'a renewal posted after the look')
 {
 	is($holder->wait, '00:00:04', "$renewal is not refused") or diag $holder->error;
 }
@@ -87,9 +87,11 @@ wait_until(
 		$holder->query("SELECT renew_lock('mine', $mine)");
 		return one(q{SELECT ok FROM lock_election.health()}) eq 't';
 	});
-is($other->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', 'all goes on');
-is($holder->query("SELECT is_held('mine', $mine), is_held('long', $long)"), 't|t', 'what was renewed is there');
-is($holder->query("SELECT release_lock('mine', $mine), release_lock('long', $long)"), 't|t', 'and given back');
+is($other->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't',
+	'an acquire succeeds after VACUUM');
+is($holder->query("SELECT is_held('mine', $mine), is_held('long', $long)"), 't|t', 'the renewed locks are still held');
+is($holder->query("SELECT release_lock('mine', $mine), release_lock('long', $long)"), 't|t',
+	'the renewed locks are released');
 nothing_left($node);
 $_->quit foreach $holder, $other, $free;
 done_testing();
