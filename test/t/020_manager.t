@@ -11,7 +11,7 @@ my $node = new_node('main', conf => "autovacuum = off\n");
 
 sub incarnation { return one('SELECT incarnation FROM lock_election.manager'); }
 
-# The first request after a start waits for the manager.
+# Returns a new token of this name. After a start of the server, this waits for the manager.
 sub token_of { my ($name) = @_; return one("SELECT acquire_lock('$name', '1 h')"); }
 
 sub launcher_pid
@@ -19,12 +19,12 @@ sub launcher_pid
 	return one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 }
 
-subtest 'SIGTERM among holders and waiters' => sub {
+subtest 'SIGTERM with holders and waiters' => sub {
 	my ($ttl, $bound, $open, $pending) = map { session($node) } 1 .. 4;
 	my @queue = map { session($node) } 1 .. 4;
 	my $last = $ttl->query(q{SELECT acquire_lock('queue', '1 h')});
 
-	# token and owner of what must be there afterwards
+	# Tokens that must still be valid afterwards.
 	my $bound_token = $bound->query(q{SELECT acquire_lock('bound', NULL)});
 	my $pending_token = $pending->query(q{SELECT acquire_lock('pending', '1 h')});
 	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h'); SAVEPOINT s; SELECT acquire_lock('sub', '1 h')});
@@ -40,34 +40,39 @@ subtest 'SIGTERM among holders and waiters' => sub {
 
 	replace_manager() for 1 .. 3;
 	wait_for_waiters(4, 'queue');
-	is(one($order), "@pids", 'waiters keep their order');
-	cmp_ok(incarnation(), '>=', $incarnation + 3, 'each manager takes a new incarnation');
-	is($bound->query("SELECT is_held('bound', $bound_token)"), 't', 'ttl => NULL holds on');
-	is($ttl->query("SELECT is_held('queue', $last)"), 't', 'a TTL holds on');
+	is(one($order), "@pids", 'waiters keep their order when the manager is replaced');
+	cmp_ok(incarnation(), '>=', $incarnation + 3, 'each manager has a new incarnation');
+	is($bound->query("SELECT is_held('bound', $bound_token)"), 't',
+		'a bound lock is still held when the manager is replaced');
+	is($ttl->query("SELECT is_held('queue', $last)"), 't',
+		'a lock with a TTL is still held when the manager is replaced');
 	cmp_ok(one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'queue'}), '>', 3500,
-		'with its time');
+		'the lease keeps its remaining time when the manager is replaced');
 
-	is(one(q{SELECT try_acquire_lock('sub') IS NULL AND try_acquire_lock('open') IS NULL}), 't', 'uncommitted locks are held');
+	is(one(q{SELECT try_acquire_lock('sub') IS NULL AND try_acquire_lock('open') IS NULL}), 't', 'uncommitted locks are still held when the manager is replaced');
 	$open->query('ROLLBACK TO s');
-	is(one(q{SELECT acquire_lock('sub', wait => '20 s') IS NOT NULL}), 't', 'rollback to a savepoint gives a lock back');
-	is(one(q{SELECT try_acquire_lock('open') IS NULL}), 't', 'and no other');
+	is(one(q{SELECT acquire_lock('sub', wait => '20 s') IS NOT NULL}), 't', 'a rollback to a savepoint releases the lock acquired after it');
+	is(one(q{SELECT try_acquire_lock('open') IS NULL}), 't',
+		'a rollback to a savepoint keeps the lock acquired before it');
 	$open->query('ROLLBACK');
-	is(one(q{SELECT acquire_lock('open', wait => '20 s') IS NOT NULL}), 't', 'so does the rollback');
+	is(one(q{SELECT acquire_lock('open', wait => '20 s') IS NOT NULL}), 't',
+		'a rollback releases the lock of its transaction');
 
-	is(one("SELECT is_held('pending', $pending_token)"), 't', 'a pending release is pending');
+	is(one("SELECT is_held('pending', $pending_token)"), 't',
+		'a pending release does not end the lock before the commit');
 	$pending->query('COMMIT');
-	is(one("SELECT is_held('pending', $pending_token)"), 'f', 'until the commit');
+	is(one("SELECT is_held('pending', $pending_token)"), 'f', 'a pending release ends the lock at the commit');
 
 	my $increasing = 1;
 	my $holder = $ttl;
 	foreach my $next (@queue)
 	{
-		is($holder->query("SELECT release_lock('queue', $last)"), 't', 'hand-off');
+		is($holder->query("SELECT release_lock('queue', $last)"), 't', 'the lock is handed to the next waiter');
 		my $token = $next->wait;
 		$increasing &&= $token =~ /^\d+$/ && $token > $last;
 		($holder, $last) = ($next, $token);
 	}
-	ok($increasing, 'in order, with increasing tokens');
+	ok($increasing, 'waiters are granted the lock in order, with increasing tokens');
 	$holder->query("SELECT release_lock('queue', $last)");
 	$bound->quit;
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name <> 'bound'});
@@ -75,8 +80,8 @@ subtest 'SIGTERM among holders and waiters' => sub {
 	nothing_left($node);
 };
 
-# The launcher is stopped, so that there is no manager for as long as the test likes.
-subtest 'what ends while there is no manager' => sub {
+# The launcher is stopped, so that no manager starts until the test continues it.
+subtest 'events while no manager runs' => sub {
 	my ($open, $bound, $waiter, $late, $holder) = map { session($node) } 1 .. 5;
 	my ($launcher, $manager) = (launcher_pid(), manager_pid());
 	my $token = $holder->query(q{SELECT acquire_lock('held', '1 h')});
@@ -88,24 +93,25 @@ subtest 'what ends while there is no manager' => sub {
 	$late->async(q{SELECT acquire_lock('held', '1 h', wait => '6 s')});
 	wait_for_waiters(2, 'held');
 
-	# for less than the 5 s that whoever waits has patience without a manager
+	# For less than 5 s, after which waiting calls give up if there is no manager.
 	stop_asleep($launcher);
 	kill 'TERM', $manager;
 	wait_until(sub { $holder->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $manager") eq '0' });
 	$holder->query('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
 	kill 'CONT', $launcher;
-	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', 'an open transaction was rolled back');
-	is(one(q{SELECT acquire_lock('bound', '1 h', wait => '20 s') IS NOT NULL}), 't', 'a connection has ended');
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the lock of a transaction that ended without a manager is free');
+	is(one(q{SELECT acquire_lock('bound', '1 h', wait => '20 s') IS NOT NULL}), 't',
+		'the bound lock of a connection that ended without a manager is free');
 	wait_for_waiters(1, 'held');
-	is($late->wait, '', 'a wait ends in time');
-	is($late->error, '', 'with an answer');
-	is($holder->query("SELECT release_lock('held', $token)"), 't', 'the holder holds on');
+	is($late->wait, '', 'a wait that began before the restart times out');
+	is($late->error, '', 'the timed-out wait raises no error');
+	is($holder->query("SELECT release_lock('held', $token)"), 't', 'the holder still holds the lock');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $open, $bound, $waiter, $late, $holder;
 	nothing_left($node);
 };
 
-subtest 'no manager for long' => sub {
+subtest 'calls fail if no manager starts' => sub {
 	my ($launcher, $manager) = (launcher_pid(), manager_pid());
 	my ($s, @waiters) = map { session($node) } 1 .. 7;
 
@@ -115,7 +121,7 @@ subtest 'no manager for long' => sub {
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 
-	# at least 1 s, and at most 5
+	# Time limits of at least 1 s and at most 5 s.
 	my @cases = (
 		[ q{acquire_lock('x', wait => '500 ms')}, '1.0' ],
 		[ q{try_acquire_lock('x')}, '1.0' ],
@@ -128,17 +134,18 @@ subtest 'no manager for long' => sub {
 	{
 		$waiters[$i]->wait;
 		like($waiters[$i]->error, qr/57P03: .*manager of database "postgres" is not running\nDETAIL:  It did not start within \Q$cases[$i][1]\E seconds\.\nHINT:  See the server log\./,
-			"a caller is told, after its wait: $cases[$i][0]");
+			"the call fails after its time limit: $cases[$i][0]");
 	}
-	is($s->query('COMMIT'), '', 'a commit ends');
+	is($s->query('COMMIT'), '', 'a commit returns without a manager');
 	kill 'CONT', $launcher;
-	is(one(q{SELECT acquire_lock('commit', wait => '20 s') IS NOT NULL}), 't', 'its release is applied later');
+	is(one(q{SELECT acquire_lock('commit', wait => '20 s') IS NOT NULL}), 't',
+		'the release of the commit is applied later');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $s, @waiters;
 	nothing_left($node);
 };
 
-# More releases than one request carries.
+# The commit has more releases than one request can carry.
 subtest 'a commit with many releases and no manager' => sub {
 	my ($launcher, $manager) = (launcher_pid(), manager_pid());
 	my $s = session($node);
@@ -149,17 +156,18 @@ subtest 'a commit with many releases and no manager' => sub {
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 	my $start = time;
-	is($s->query('COMMIT'), '', 'it ends');
-	cmp_ok(time - $start, '<', 30, 'it waits once, not for each of them');
+	is($s->query('COMMIT'), '', 'a commit with many releases returns without a manager');
+	cmp_ok(time - $start, '<', 30, 'the commit waits once, not once for each request');
 	kill 'CONT', $launcher;
-	is($s->query(q{SELECT acquire_lock('many 300', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the session goes on');
-	is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'many 300', 'and no release is lost');
+	is($s->query(q{SELECT acquire_lock('many 300', '1 h', wait => '20 s') IS NOT NULL}), 't',
+		'the session still works');
+	is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'many 300', 'no release is lost');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$s->quit;
 	nothing_left($node);
 };
 
-# A time between two batches bounds how many transaction ids they take.
+# lock_election.min_batch_interval limits the rate of batches, and so the number of transaction ids.
 subtest 'an interval between batches' => sub {
 	my $s = session($node);
 	my $interval = 0.4;
@@ -167,22 +175,22 @@ subtest 'an interval between batches' => sub {
 	$s->query(q{ALTER SYSTEM SET lock_election.min_batch_interval = '400 ms'});
 	$s->query('SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.min_batch_interval', '400ms');
-	$s->query(q{SELECT release_lock('first', acquire_lock('first'))}); # its manager has read that, too
+	$s->query(q{SELECT release_lock('first', acquire_lock('first'))}); # Now the manager has also read the setting.
 	$s->query(q{SELECT release_lock('first', acquire_lock('first'))});
 	my $start = time;
 	$s->query("SELECT acquire_lock('interval $_', '1 h')") foreach 1 .. 5;
 	my $took = time - $start;
 	cmp_ok($took, '>', 4 * $interval - 0.02, 'each request waits for the next batch');
-	cmp_ok($took, '<', 40 * $interval, 'and no longer than that');
+	cmp_ok($took, '<', 40 * $interval, 'no request waits for much longer than the next batch');
 
-	# those who come meanwhile share one
+	# Requests that arrive during the interval share one batch.
 	my @many = map { session($node) } 1 .. 8;
 	my $batches = one('SELECT transaction_ids FROM lock_election.stat');
 	$start = time;
 	$many[$_]->async("SELECT acquire_lock('many $_', '1 h')") foreach 0 .. $#many;
 	$_->wait foreach @many;
 	my $were = one('SELECT transaction_ids FROM lock_election.stat') - $batches;
-	cmp_ok($were, '<=', 1 + (time - $start) / ($interval - 0.01), 'which bounds how many there are');
+	cmp_ok($were, '<=', 1 + (time - $start) / ($interval - 0.01), 'the interval limits the number of transaction ids');
 	$s->query(q{ALTER SYSTEM RESET lock_election.min_batch_interval});
 	$s->query('SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.min_batch_interval', '0');
@@ -191,8 +199,9 @@ subtest 'an interval between batches' => sub {
 	nothing_left($node);
 };
 
-# The one that begins later, and would end between the other's end and what would be its end if it began again.
-subtest 'a limited wait goes on over a restart' => sub {
+# The second wait begins later, and would time out between the end of the first one and the time at which the first
+# would end if it started again.
+subtest 'a restart of the manager does not extend a wait' => sub {
 	my ($holder, $first, $later) = map { session($node) } 1 .. 3;
 	my $since = q{SELECT extract(epoch FROM min(waiting_since)) FROM lock_election.waiters WHERE name = 'limited'};
 
@@ -201,11 +210,11 @@ subtest 'a limited wait goes on over a restart' => sub {
 	wait_until(sub { $holder->query(q{SELECT min(waiting_since) < clock_timestamp() - interval '3 s' FROM lock_election.waiters WHERE name = 'limited'}) eq 't' });
 	my $began = $holder->query($since);
 	replace_manager();
-	cmp_ok(abs($holder->query($since) - $began), '<', 1, 'it began when it did');
+	cmp_ok(abs($holder->query($since) - $began), '<', 1, 'waiting_since stays the same after the restart');
 	$later->async(q{SELECT acquire_lock('limited', wait => '10 s')});
-	is($later->wait, '', 'one that has begun later, for less, ends');
-	is($holder->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'limited'}), 0, 'after that one, which had less left');
-	is($first->wait, '', 'which ends as it should');
+	is($later->wait, '', 'the later wait times out');
+	is($holder->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'limited'}), 0, 'the first wait has ended before the later one');
+	is($first->wait, '', 'the first wait timed out');
 	$holder->query(q{SELECT release_lock('limited')});
 	$_->quit foreach $holder, $first, $later;
 	nothing_left($node);
@@ -222,12 +231,12 @@ subtest 'pg_cancel_backend' => sub {
 	$other->query(q{DO $$ BEGIN FOR i IN 1 .. 5000 LOOP PERFORM pg_cancel_backend(pid) FROM lock_election.manager; END LOOP; END $$})
 	  until $worker->ready;
 	$worker->wait;
-	is($worker->error, '', 'no request fails under a storm of them');
-	is(manager_pid(), $pid, 'it is the same manager');
+	is($worker->error, '', 'no request fails while the manager receives many cancels');
+	is(manager_pid(), $pid, 'the manager keeps running');
 	$holder->query("SELECT release_lock('cancel', $token)");
-	is($waiter->wait, 't', 'and it grants');
+	is($waiter->wait, 't', 'the waiter is granted the lock');
 
-	# cancelled while it waits for a lock, which it does for 200 ms at a time
+	# The manager is cancelled while it waits for a PostgreSQL lock, which it does for 200 ms at a time.
 	my $row = $other->query(q{SELECT acquire_lock('row', '1 h')});
 	$other->query("BEGIN; SELECT FROM _lock_election.slot WHERE token = $row FOR UPDATE");
 	my $cancelled = wait_until(
@@ -239,42 +248,43 @@ subtest 'pg_cancel_backend' => sub {
 			$worker->wait;
 			return $sent;
 		});
-	ok($cancelled, 'cancelled while it waits for a lock');
-	like($worker->error, qr/55P03/, 'a cancel does not reach a client');
+	ok($cancelled, 'the manager is cancelled while it waits for a lock');
+	like($worker->error, qr/55P03/, 'the client gets the error of the locked row, not of the cancel');
 	$other->query('ROLLBACK');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $waiter, $other, $worker;
 	nothing_left($node);
 };
 
-subtest 'what any process of the server does when it is asked' => sub {
+subtest 'memory contexts and reload' => sub {
 	my $pid = manager_pid();
 	my $log = -s $node->logfile;
 
 	one("SELECT pg_log_backend_memory_contexts($pid)");
-	ok(wait_until(sub { return $node->log_contains(qr/\[$pid\] .*Grand total: /, $log) }), 'it tells of its memory');
+	ok(wait_until(sub { return $node->log_contains(qr/\[$pid\] .*Grand total: /, $log) }), 'the manager logs its memory contexts');
 	my $told = slurp_file($node->logfile, $log);
 	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', 0, 'some batches have failed');
-	is(scalar(() = $told =~ /level: \d+; lock_election $_:/g), 1, "which leaves no second $_") foreach qw(state batch history);
+	is(scalar(() = $told =~ /level: \d+; lock_election $_:/g), 1, "a failed batch leaves no second memory context $_") foreach qw(state batch history);
 
-	# the context of its process, and that of its batches
+	# Returns the sizes of the top memory context and of the memory context of batches.
 	my $memory = sub {
 		my $log = -s $node->logfile;
 
 		one("SELECT pg_log_backend_memory_contexts($pid)");
-		ok(wait_until(sub { return $node->log_contains(qr/\[$pid\].*Grand total: /, $log) }), 'it tells of its memory');
+		ok(wait_until(sub { return $node->log_contains(qr/\[$pid\].*Grand total: /, $log) }), 'the manager logs its memory contexts');
 		return map { slurp_file($node->logfile, $log) =~ /\[$pid\].* $_: (\d+) total/ ? $1 : die "no $_" } 'TopMemoryContext', 'lock_election batch';
 	};
 	my ($top) = $memory->();
 	one(q{DO $$ BEGIN FOR i IN 1 .. 500 LOOP PERFORM release_lock('w', acquire_lock('w', '1 h')); COMMIT; END LOOP; END $$});
 	my ($later, $batch) = $memory->();
-	cmp_ok($later - $top, '<', 65536, 'no request leaves anything behind');
-	cmp_ok($batch, '<', 65536, 'nor in the memory of batches');
+	cmp_ok($later - $top, '<', 65536, 'requests do not leak memory in the top memory context');
+	cmp_ok($batch, '<', 65536, 'requests do not leak memory in the memory context of batches');
 	one('SELECT pg_reload_conf()');
 };
 
-# No session has a release on its way: there is nothing to wait for.  Each try begins with a session that has asked for something.
-subtest 'it leaves at once' => sub {
+# No session has a pending release, so the manager has nothing to wait for. Each try begins with a session that has sent
+# a request.
+subtest 'the manager exits immediately on SIGTERM' => sub {
 	my $s = session($node);
 	my $took = 5;
 
@@ -284,28 +294,28 @@ subtest 'it leaves at once' => sub {
 		my $pid = manager_pid();
 		my ($start, $log) = (time, -s $node->logfile);
 		kill 'TERM', $pid;
-		wait_until(sub { !kill 0, $pid }, undef, 0.01) or die 'it does not leave';
+		wait_until(sub { !kill 0, $pid }, undef, 0.01) or die 'the manager does not exit';
 		$took = time - $start;
 		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-		unlike(slurp_file($node->logfile, $log), qr/PID $pid\) exited with exit code/, 'as one that is done');
+		unlike(slurp_file($node->logfile, $log), qr/PID $pid\) exited with exit code/, 'the manager exits normally');
 	}
-	cmp_ok($took, '<', 5, 'not after as long as it would wait for one');
+	cmp_ok($took, '<', 5, 'the manager does not wait for pending releases if there are none');
 	$s->quit;
 	nothing_left($node);
 };
 
-subtest 'stopped for some seconds' => sub {
+subtest 'a stopped manager counts a stall' => sub {
 	my ($holder, $waiter, $short) = map { session($node) } 1 .. 3;
 	my $pid = manager_pid();
 	my $token = $holder->query(q{SELECT acquire_lock('stall', '1 h')});
 	my ($stalls, $before, $log, $began);
 
-	# a pause of a busy machine is counted first, and then told
+	# The manager counts a stall first, and logs it afterwards. Wait until all stalls of the busy machine are logged.
 	wait_until(
 		sub {
 			($before, $log, $began) = (one('SELECT stalls FROM lock_election.stat'), -s $node->logfile, time);
 			return one('SELECT stalls FROM lock_election.stat') == $before && slurp_file($node->logfile, $log) !~ /did not run for/;
-		}) or die 'it is never quiet';
+		}) or die 'the manager stalls all the time';
 	$stalls = $before;
 
 	$waiter->async(q{SELECT acquire_lock('stall', '1 h')});
@@ -314,17 +324,18 @@ subtest 'stopped for some seconds' => sub {
 	my $start = time;
 	kill 'STOP', $pid;
 
-	# a renewal that comes in time, and is looked at too late
+	# A renewal is posted in time, but the manager reads it too late.
 	$holder->async("SELECT renew_lock('stall', $token) > '1 s'");
 	Time::HiRes::sleep(0.1) until time - $start > 3.5;    # the stall itself
 	my $continued = time;
 	kill 'CONT', $pid;
-	is($holder->wait, 't', 'a renewal is served first');
+	is($holder->wait, 't', 'the renewal is applied before the lease expires');
 	my $let_in = $waiter->ready;
-	ok(!$let_in || time - $continued >= 2, 'nobody was let in before its end');
+	ok(!$let_in || time - $continued >= 2, 'the waiter is not granted the lock before the end of the lease');
 	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
 
-	# without a renewal: the lease goes on where it was, for a second that a busy machine may need before and after the stall
+	# Without a renewal, the lease is extended by the stall. A busy machine may need a second before and after the
+	# stall.
 	my $held;
 	foreach my $try (1 .. 5)
 	{
@@ -338,12 +349,12 @@ subtest 'stopped for some seconds' => sub {
 		$held = $short->query("SELECT is_held('stall2', $token)");
 		last if $held eq 't' || time - $acquired - $stopped < 0.9;
 	}
-	is($held, 't', 'a lease does not end by a stall');
-	ok($waiter->wait, 'but it ends');
+	is($held, 't', 'a lease does not expire during a stall');
+	ok($waiter->wait, 'the waiter is granted the lock when the lease expires');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'stall2'});
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 
-	# it would have slept for a second: it is stopped since somebody asked
+	# The manager would have slept for a second. Here it is stopped since a request was posted.
 	$token = $short->query(q{SELECT acquire_lock('stall3', '1 h')});
 	$stalls = one('SELECT stalls FROM lock_election.stat');
 	$holder->query("SELECT is_held('stall3', $token)");
@@ -351,20 +362,21 @@ subtest 'stopped for some seconds' => sub {
 	$short->async("SELECT is_held('stall3', $token)");
 	Time::HiRes::sleep(1.5);    # the stall itself
 	kill 'CONT', $pid;
-	is($short->wait, 't', 'what was asked is answered');
+	is($short->wait, 't', 'the request is served after the stall');
 	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
 
-	# the log tells of each, how long it was, and by how much leases go on
+	# The log reports the length of each stall, and the time by which leases are extended.
 	my @told;
 	ok( wait_until(
 			sub {
 				@told = slurp_file($node->logfile, $log) =~ /LOG:  the lock_election manager did not run for (\d+ ms; all leases are extended by \d+) ms\n/g;
 				return @told == one('SELECT stalls FROM lock_election.stat') - $before;
 			}),
-		'the log tells of each');
+		'the log reports each stall');
 	my @wrong = grep { my ($took, $moved) = /(\d+)/g; $took < 1000 || $took > 1000 * (time - $began) || $moved > $took } @told;
-	is("@wrong", '', 'no longer than it was');
-	cmp_ok((sort { $b <=> $a } map { /(\d+)/ } @told)[0], '>', 2000, 'nor shorter');
+	is("@wrong", '', 'no stall is reported as longer than it was, or extends leases by more than its length');
+	cmp_ok((sort { $b <=> $a } map { /(\d+)/ } @told)[0], '>', 2000,
+		'the stall is not reported as shorter than it was');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $waiter, $short;
 	nothing_left($node);
@@ -374,7 +386,7 @@ subtest 'expiry' => sub {
 	my ($holder, $waiter) = map { session($node) } 1 .. 2;
 	my ($early, @late) = 0;
 
-	# From outside: the lease begins after the call was sent and before its answer came.
+	# Measured by the clients: the lease begins after the call is sent and before it returns.
 	for my $ttl ((0.1, 0.35, 0.8) x 3)
 	{
 		my $sent = time;
@@ -386,15 +398,15 @@ subtest 'expiry' => sub {
 		push @late, $granted - $answered - $ttl;
 		$waiter->query(q{SELECT release_lock('exact')});
 	}
-	is($early, 0, 'never before its time');
+	is($early, 0, 'no lease expires before its TTL');
 	@late = sort { $a <=> $b } @late;
-	cmp_ok($late[ @late / 2 ], '<', 0.5, 'and soon after, but for what else the machine does');
-	note(sprintf('at the worst %.1f ms late', $late[-1] * 1000));
+	cmp_ok($late[ @late / 2 ], '<', 0.5, 'leases expire soon after their TTL on a machine that is not overloaded');
+	note(sprintf('at most %.1f ms late', $late[-1] * 1000));
 	$_->quit foreach $holder, $waiter;
 	nothing_left($node);
 };
 
-# What a start does: the same for each way to stop.
+# Restarts the server or the manager, and checks the state afterwards, which does not depend on the kind of the stop.
 sub check_restart
 {
 	my ($how, $stop, $start) = @_;
@@ -407,27 +419,27 @@ sub check_restart
 	$waiter->async(q{SELECT acquire_lock('ttl', '1 h')});
 	wait_for_waiters(1, 'ttl');
 
-	# the TTL must be full again after the start
+	# The lease must have its full TTL again after the start.
 	wait_for_sql($node, q{SELECT time_left < '58 s' FROM lock_election.locks WHERE name = 'ttl'});
 	my $stopped = time;
 	$stop->();
-	# before a start, which would keep their pipes open
+	# Before the start, because the server would inherit the pipes of these sessions and keep them open.
 	$_->quit foreach $s, $waiter;
 	$start->();
 	wait_for_sql($node, 'SELECT count(*) > 0 FROM lock_election.manager');
 	my $left = one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'ttl'});
 	my $since = time - $stopped;
-	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'long ttl', "$how: TTL locks are there");
-	cmp_ok($left, '>', 59.5 - $since, "$how: with the full TTL");
-	is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$how: no waiter is");
-	is(one("SELECT is_held('ttl', $token) AND is_held('long', $long)"), 't', "$how: their tokens are good");
-	is(one(q{SELECT try_acquire_lock('ttl') IS NULL}), 't', "$how: and exclude others");
-	is(one(q{SELECT try_acquire_lock('ttl', owner => 'me')}), $token, "$how: a named owner is known");
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'long ttl', "$how: locks with a TTL still exist");
+	cmp_ok($left, '>', 59.5 - $since, "$how: they have their full TTL again");
+	is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$how: no waiter is left");
+	is(one("SELECT is_held('ttl', $token) AND is_held('long', $long)"), 't', "$how: their tokens are valid");
+	is(one(q{SELECT try_acquire_lock('ttl') IS NULL}), 't', "$how: they are not granted to others");
+	is(one(q{SELECT try_acquire_lock('ttl', owner => 'me')}), $token, "$how: a named owner gets its token again");
 	my $next = token_of('next');
 	cmp_ok($next, '>', $highest, "$how: tokens increase");
-	cmp_ok(incarnation(), '>', $incarnation, "$how: higher incarnation");
+	cmp_ok(incarnation(), '>', $incarnation, "$how: the incarnation is higher");
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
-	nothing_left($node, "$how: nothing is left behind");
+	nothing_left($node, "$how: no entry is left over");
 	return;
 }
 
@@ -440,7 +452,7 @@ subtest 'restarts of the server' => sub {
 		sub { $killed = manager_pid(); kill 'KILL', $killed; },
 		sub {
 			$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND pid <> $killed")
-			  or die 'the server does not come back';
+			  or die 'the server does not start a new manager';
 		});
 	check_restart('immediate', sub { $node->stop('immediate') }, $start);
 	check_restart('fast', sub { $node->stop('fast') }, $start);
@@ -452,8 +464,8 @@ subtest 'tokens and the extension' => sub {
 	my $minutes = q{floor((extract(epoch FROM now()) - extract(epoch FROM timestamptz '2025-01-01 00:00 UTC')) / 60)};
 	my $token = token_of('x');
 
-	is(one("SELECT $token / (1 << 28)"), incarnation(), 'a token is incarnation and counter');
-	cmp_ok($token, '<', 2**53, 'and exact as a double');
+	is(one("SELECT $token / (1 << 28)"), incarnation(), 'a token consists of incarnation and counter');
+	cmp_ok($token, '<', 2**53, 'a token fits exactly into a double');
 
 	my $before = one("SELECT $minutes");
 	$node->safe_psql('postgres', 'DROP EXTENSION lock_election');
@@ -461,11 +473,12 @@ subtest 'tokens and the extension' => sub {
 	my $new = token_of('x');
 	my $first = one("SELECT $new / (1 << 28)");
 	cmp_ok($before, '<=', $first, 'the first incarnation is at least the minute of its creation');
-	cmp_ok($token, '<', $new, 'and above the one that was dropped');
+	cmp_ok($token, '<', $new, 'tokens of a new extension are above those of the dropped one');
 	is(one('SELECT count(*) FROM lock_election.locks'), 1, 'a new extension has no locks');
 };
 
-# A database that has seen many restarts is ahead of the clock.  Where it is restored, the manager runs already when the data come.
+# After many restarts, the incarnation is higher than the clock would give. In the database of the restore, the manager
+# is already running when the data arrives.
 subtest 'dump and restore' => sub {
 	$node->safe_psql('postgres', 'ALTER TABLE _lock_election.meta DISABLE TRIGGER USER; UPDATE _lock_election.meta SET incarnation = incarnation + 5000; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
 	$node->stop('immediate');
@@ -477,12 +490,13 @@ subtest 'dump and restore' => sub {
 	$node->safe_psql('restored', q{SELECT release_lock('first', acquire_lock('first'))});
 	$node->command_ok([ 'pg_dump', '-f', $file, '-d', $node->connstr('postgres') ], 'pg_dump');
 	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $file ], 'restore');
-	cmp_ok($node->safe_psql('restored', q{SELECT acquire_lock('dumped')}), '>', $token, 'tokens go on upwards');
+	cmp_ok($node->safe_psql('restored', q{SELECT acquire_lock('dumped')}), '>', $token,
+		'tokens after the restore are higher than those of the dump');
 	is($node->safe_psql('restored', q{SELECT count(*) FROM lock_election.locks}), 1, 'holders are not restored');
 };
 
-# Many names of one request are in a segment of their own, which the next manager attaches to.
-subtest 'a request that waits cannot be read again' => sub {
+# A request with many names keeps them in its own shared memory segment, which the next manager must attach.
+subtest 'the names of a waiting request are lost' => sub {
 	my ($holder, $first, $many, $second) = map { session($node) } 1 .. 4;
 	my $memory = sub { my ($s) = @_; return map { m{(/\S+(?:/PostgreSQL\.\d+|/pg_dynshmem/\S+))} ? $1 : () } split(/\n/, slurp_file('/proc/' . $s->pid . '/maps')) };
 
@@ -495,25 +509,25 @@ subtest 'a request that waits cannot be read again' => sub {
 	waiting($second);
 	my %others = map { $_ => 1 } $memory->($second);
 	my @segments = grep { !$others{$_} } $memory->($many);
-	plan skip_all => 'no such segment here' unless @segments;
+	plan skip_all => 'the names are not in a segment of their own' unless @segments;
 
 	unlink @segments;
 	replace_manager();
 	$many->wait;
-	like($many->error, qr/ERROR/, 'an error for this request');
-	is(one(q{SELECT string_agg(pid::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'line'}), $first->pid . ' ' . $second->pid, 'the others stay in line');
+	like($many->error, qr/ERROR/, 'the request whose names are lost fails');
+	is(one(q{SELECT string_agg(pid::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'line'}), $first->pid . ' ' . $second->pid, 'the other waiters stay in the queue');
 	$holder->query(q{SELECT release_lock('line')});
-	like($first->wait, qr/^\d+$/, 'who came first is served first');
-	ok(!$second->ready, 'and then the next');
+	like($first->wait, qr/^\d+$/, 'the first waiter is granted the lock');
+	ok(!$second->ready, 'the second waiter still waits');
 	$first->query(q{SELECT release_lock('line')});
-	like($second->wait, qr/^\d+$/, 'when it is free');
+	like($second->wait, qr/^\d+$/, 'the second waiter is granted the lock after the release');
 	$second->query(q{SELECT release_lock('line')});
 	$_->quit foreach $holder, $first, $many, $second;
 };
 
-# No manager takes what was before it began for a pause.
+# A new manager does not report the time before its start as a stall.
 my @pauses = slurp_file($node->logfile) =~ /the lock_election manager did not run for (-?\d+) ms/g;
-is(join(' ', grep { $_ < 1000 || $_ > 1000 * (time - $^T) } @pauses), '', 'no pause is longer than this test');
+is(join(' ', grep { $_ < 1000 || $_ > 1000 * (time - $^T) } @pauses), '', 'no reported stall is longer than this test');
 
 $node->stop;
 done_testing();

@@ -10,13 +10,13 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', conf => "autovacuum = off\nallow_in_place_tablespaces = on\n");
 
-# What an administrator has to say before he writes into the table himself.
+# Statements that an administrator needs to write to the table.
 my $open_table = q{ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;};
 my $close_table = q{ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;};
 
 my ($admin, $holder, $bound, $open, $waiter) = map { session($node) } 1 .. 5;
 
-# Holders of all kinds, and a waiter.
+# Creates holders of all kinds, and a waiter.
 my %token;
 
 sub set_up
@@ -33,7 +33,7 @@ sub set_up
 	return;
 }
 
-# All of it works on, and ends as it should.
+# Checks that all of them still work and can be ended.
 sub check_and_end
 {
 	my ($name) = @_;
@@ -43,23 +43,23 @@ sub check_and_end
 	{
 		$failed++ if one("SELECT is_held('$lock', $token{$lock})") ne 't';
 	}
-	is($failed, 0, "$name: everything is held");
+	is($failed, 0, "$name: all locks are held");
 	is(one(q{SELECT try_acquire_lock('held') IS NULL AND try_acquire_lock('shared') IS NULL AND try_acquire_lock('open') IS NULL}),
-		't', "$name: nobody gets in");
-	is($holder->query("SELECT release_lock('held', $token{held})"), 't', "$name: release");
-	cmp_ok($waiter->wait, '>', $token{held}, "$name: hand-off");
+		't', "$name: the locks are not granted to others");
+	is($holder->query("SELECT release_lock('held', $token{held})"), 't', "$name: the holder releases its lock");
+	cmp_ok($waiter->wait, '>', $token{held}, "$name: the waiter is granted the lock");
 	$open->query('ROLLBACK');
-	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', "$name: rollback");
-	is($holder->query("SELECT release_lock('named', $token{named})"), 't', "$name: one of two holds");
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', "$name: a rollback releases the lock");
+	is($holder->query("SELECT release_lock('named', $token{named})"), 't', "$name: one of two holds is released");
 	is($holder->query("SELECT is_held('named', $token{named}); SELECT release_lock('named', $token{named}); SELECT is_held('named', $token{named})"),
-		"t\nt\nf", "$name: the other");
+		"t\nt\nf", "$name: the second hold is released");
 	$bound->query(q{SELECT release_lock('bound')});
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'shared'}), 2, "$name: shared holders");
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'shared'}), 2, "$name: the shared lock has two holders");
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
-	return nothing_left($node, "$name: nothing is left behind");
+	return nothing_left($node, "$name: no entry is left over");
 }
 
-# What stands in the tables, to the microsecond, for each kind of holder and of place; and how many rows that were.
+# Checks all columns of the rows of each kind of holder and place, to the microsecond, and the number of rows written.
 subtest 'every column' => sub {
 	my $app = session($node);
 	my $su = one('SELECT current_user');
@@ -82,66 +82,66 @@ subtest 'every column' => sub {
 		$wrote = $now;
 	};
 
-	# slots and leases
+	# rows of locks and leases
 	one('CREATE ROLE app');
 	$app->query('SET ROLE app');
 	my $ttl = $app->query(q{SELECT acquire_lock('ttl', '1 h', owner => 'me')});
 	$rows->(1, 'a lock');
-	is($slot->('ttl'), '1|0|1|3600000000|3600000000|0|app|1|0|me||16|t|', 'its row');
+	is($slot->('ttl'), '1|0|1|3600000000|3600000000|0|app|1|0|me||16|t|', 'slot row of a lock with a TTL');
 	is($text->('slot', q{token, acquired_at BETWEEN now() - interval '1 min' AND now(),
-		acquirer = (SELECT acquirer FROM lock_election.locks)}), "$ttl|t|t", 'which lock, since when, and whose');
+		acquirer = (SELECT acquirer FROM lock_election.locks)}), "$ttl|t|t", 'token, time and acquirer of the slot row');
 	my $lease = $app->query(q{SELECT grant_lease('1 h', 'us')});
 	$rows->(1, 'a lease');
 	is($text->('lease', q{id, ttl, time_left, expires_at BETWEEN now() + interval '59 min' AND now() + interval '1 h',
-		role::regrole, owner}), "$lease|3600000000|3600000000|t|app|us", 'its row');
+		role::regrole, owner}), "$lease|3600000000|3600000000|t|app|us", 'row of a lease');
 	$app->query("SELECT acquire_lock('leased', lease => $lease, mode => 'shared')");
-	is($slot->('leased'), "1|0|2|3600000000|0|$lease|app|1|0|||16||", 'of a lease');
+	is($slot->('leased'), "1|0|2|3600000000|0|$lease|app|1|0|||16||", 'slot row of a lock on a lease');
 	$bound->query(q{SELECT acquire_lock('bound', NULL)});
-	is($slot->('bound'), "1|0|1|-1|0|0|$su|1|0|||16|infinity|", 'of a connection');
+	is($slot->('bound'), "1|0|1|-1|0|0|$su|1|0|||16|infinity|", 'slot row of a bound lock');
 	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h'); SAVEPOINT s; SELECT acquire_lock('open', '1 h')});
-	is($slot->('open'), "1|0|1|3600000000|3600000000|0|$su|2|0|||32|t|", 'of a transaction: two holds');
+	is($slot->('open'), "1|0|1|3600000000|3600000000|0|$su|2|0|||32|t|", 'slot row of an uncommitted lock with two holds');
 	$wrote += 3 + 1;
-	$rows->(0, 'those');
+	$rows->(0, 'three locks and one more hold');
 	$open->query(q{SELECT count(acquire_lock('open', '1 h')) FROM generate_series(1, 70)});
-	is($slot->('open'), "1|0|1|3600000000|3600000000|0|$su|72|0|||1024|t|", 'of very many holds the row has 64');
-	$rows->(70, 'each of them');
+	is($slot->('open'), "1|0|1|3600000000|3600000000|0|$su|72|0|||1024|t|", 'at most 64 uncommitted holds are stored in the slot row');
+	$rows->(70, '70 more holds');
 	$holder->query(q{SELECT acquire_permit('permit', 3, '1 h')});
-	is($slot->('permit'), "1|0|3|3600000000|3600000000|0|$su|1|3|||16|t|", 'a permit');
+	is($slot->('permit'), "1|0|3|3600000000|3600000000|0|$su|1|3|||16|t|", 'slot row of a permit');
 	$rows->(1, 'a permit');
 	my $term = $app->query(q{SELECT campaign('election', 'me', '1 h')});
-	$rows->(2, 'an election, and its history');
-	is($slot->('election'), '2|0|1|3600000000|3600000000|0|app|1|0||me|16|t|', 'a term');
+	$rows->(2, 'a term and its history');
+	is($slot->('election'), '2|0|1|3600000000|3600000000|0|app|1|0||me|16|t|', 'slot row of a term');
 	is($text->('history', q{term, role::regrole, how, election, candidate, elected_at = at,
-		at = (SELECT acquired_at FROM _lock_election.slot WHERE token = term)}), "$term|app|1|election|me|t|t", 'and its change');
+		at = (SELECT acquired_at FROM _lock_election.slot WHERE token = term)}), "$term|app|1|election|me|t|t", 'history row of a term');
 
-	# places
+	# rows of places
 	my $place = $app->query(q{SELECT token FROM enqueue_lock('ttl', '1 h', owner => 'other')});
 	$rows->(1, 'a place');
 	is($text->('queue', q{token, entered_at BETWEEN now() - interval '1 min' AND now(), ttl, lease,
 		session = (SELECT session FROM _lock_election.slot WHERE name = 'ttl'), role::regrole, permits, holds, member, kind, mode,
 		name, owner, value, octet_length(uncommitted), acquirer = (SELECT acquirer FROM _lock_election.slot WHERE name = 'ttl')}),
-		"$place|t|3600000000|0|t|app|0|1|0|1|1|ttl|other||16|t", 'its row');
+		"$place|t|3600000000|0|t|app|0|1|0|1|1|ttl|other||16|t", 'queue row of a place');
 	$app->query("SELECT release_lock('ttl', $place)");
-	$rows->(1, 'its end');
+	$rows->(1, 'the end of a place');
 	$place = $app->query(qq{BEGIN; SELECT token FROM enqueue_locks(ARRAY['leased', 'ttl'], lease => $lease)});
 	$rows->(2, 'a place of two names');
 	is($text->('queue', q{string_agg(concat_ws(' ', token, ttl, lease, holds, member, mode, name, owner,
 		octet_length(uncommitted)), ',' ORDER BY member)}),
-		"$place 3600000000 $lease 1 1 1 leased 16,$place 3600000000 $lease 1 2 1 ttl 16", 'their rows');
+		"$place 3600000000 $lease 1 1 1 leased 16,$place 3600000000 $lease 1 2 1 ttl 16", 'queue rows of a place on two names');
 	$app->query('ROLLBACK');
 	wait_for_sql($node, 'SELECT count(*) FROM _lock_election.queue', '0');
 
-	# free, closed, fenced
+	# rows of free, closed and fenced names
 	$app->query("SELECT release_lock('ttl', $ttl, hold_for => '1 h')");
 	is($text->('slot', q{token, ttl, time_left, lease, session, role::regrole, holds, permits, mode, expires_at, owner, value,
 		uncommitted, acquirer, closed_until - acquired_at BETWEEN interval '59 min' AND interval '1 h'}, q{name = 'ttl'}),
-		'0|0|0|0|0|app|0|0|0||||||t', 'a closed name');
+		'0|0|0|0|0|app|0|0|0||||||t', 'slot row of a closed name');
 	$open->query('ROLLBACK');
 	my $fenced = $holder->query(q{SELECT acquire_lock('fenced', '1 h')});
 	$open->query("BEGIN; SELECT fence_lock('fenced', $fenced)");
 	$holder->query("SELECT release_lock('fenced', $fenced, hold_for => '1 h')");
 	is($text->('slot', q{mode, time_left, closed_until - expires_at BETWEEN interval '59 min' AND interval '1 h',
-		expires_at >= acquired_at}, q{name = 'fenced'}), '1|-1|t|t', 'one that a fence keeps');
+		expires_at >= acquired_at}, q{name = 'fenced'}), '1|-1|t|t', 'slot row of a lapsed holder');
 	$open->query('ROLLBACK');
 	wait_for_sql($node, q{SELECT mode, time_left, closed_until > now() + interval '50 min', expires_at
 		FROM _lock_election.slot WHERE name = 'fenced'}, '0|0|t|');
@@ -154,7 +154,7 @@ subtest 'every column' => sub {
 	nothing_left($node);
 };
 
-subtest 'locked by somebody' => sub {
+subtest 'a locked table' => sub {
 	my @clients = map { session($node) } 1 .. 3;
 	my $releasing = session($node);
 
@@ -168,45 +168,45 @@ subtest 'locked by somebody' => sub {
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		like($client->error, qr/ERROR:  55P03: .*\nHINT:  SELECT blocked_by FROM lock_election\.health\(\) /, 'a request fails, and says where to look');
+		like($client->error, qr/ERROR:  55P03: .*\nHINT:  SELECT blocked_by FROM lock_election\.health\(\) /, 'a request fails with a hint where to look');
 	}
-	cmp_ok(time - $start, '<', 30, 'soon');
+	cmp_ok(time - $start, '<', 30, 'the requests fail soon');
 	$start = time;
 	$clients[0]->query(q{SELECT acquire_lock('c0')});
-	like($clients[0]->error, qr/ERROR:  55P03: /, 'and so does the next of the same client');
-	cmp_ok(time - $start, '<', 30, 'soon');
-	is(one('SELECT failed_batches FROM lock_election.stat'), $failed, 'no batch was thrown away');
-	is(one("SELECT renew_lock('held', $token{held}) > '59 min', is_held('named', $token{named})"), 't|t', 'renewals and looks are answered');
-	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'bound held named open released shared shared', 'the views as well');
+	like($clients[0]->error, qr/ERROR:  55P03: /, 'the next request of the same client fails, too');
+	cmp_ok(time - $start, '<', 30, 'the next request fails soon, too');
+	is(one('SELECT failed_batches FROM lock_election.stat'), $failed, 'no batch failed');
+	is(one("SELECT renew_lock('held', $token{held}) > '59 min', is_held('named', $token{named})"), 't|t', 'renewals and reads succeed');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'bound held named open released shared shared', 'the views can be read');
 	is(one("SELECT count(*) FROM (SELECT fence_lock('held', $token{held})) f"), 1, 'a lock can be fenced');
-	ok(!$waiter->ready, 'who waits goes on waiting');
+	ok(!$waiter->ready, 'the waiter still waits');
 
-	# an end that nobody can write yet
+	# Ends that cannot be written yet.
 	$open->query('ROLLBACK');
 	$open->query('BEGIN');
 	$releasing->query('COMMIT');
-	like($releasing->error, qr/WARNING:  01000: the transaction is committed, but .*\nDETAIL:  the tables of .* are locked.*\nHINT:  The manager releases them as soon as it can, even after this session has ended\./, 'a commit with a release');
+	like($releasing->error, qr/WARNING:  01000: the transaction is committed, but .*\nDETAIL:  the tables of .* are locked.*\nHINT:  The manager releases them as soon as it can, even after this session has ended\./, 'a commit with a release warns');
 	$admin->query('COMMIT');
-	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '20 s'))}), 't', 'a release meanwhile is not lost');
-	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '20 s'))}), 't', 'a rollback meanwhile is not lost');
+	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '20 s'))}), 't', 'a release during the outage is not lost');
+	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '20 s'))}), 't', 'a rollback during the outage is not lost');
 	$open->query(q{SELECT acquire_lock('open', '1 h')});
-	is($clients[0]->query(q{SELECT acquire_lock('c0', '1 h') IS NOT NULL}), 't', 'all is well afterwards')
+	is($clients[0]->query(q{SELECT acquire_lock('c0', '1 h') IS NOT NULL}), 't', 'an acquire succeeds after the outage')
 	  or diag($clients[0]->error);
 	check_and_end('locked');
 	$_->quit foreach @clients, $releasing;
 };
 
-# The holder was told that nothing has changed.
+# The client got an error, so the deadline must not have changed.
 subtest 'a renewal with a shorter TTL that cannot be written' => sub {
 	my $client = session($node);
 	my $token = $client->query(q{SELECT acquire_lock('shortened', '1 h')});
 
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$client->query("SELECT renew_lock('shortened', $token, '500 ms')");
-	like($client->error, qr/ERROR:  55P03: /, 'fails');
+	like($client->error, qr/ERROR:  55P03: /, 'a renewal with a shorter TTL fails while the table is locked');
 	$admin->query('COMMIT');
-	is($client->query("SELECT time_left > '10 min' FROM lock_election.locks WHERE token = $token"), 't', 'leaves the time that was promised');
-	is($client->query("SELECT release_lock('shortened', $token)"), 't', 'and the lock');
+	is($client->query("SELECT time_left > '10 min' FROM lock_election.locks WHERE token = $token"), 't', 'the failed renewal does not shorten the lease');
+	is($client->query("SELECT release_lock('shortened', $token)"), 't', 'the lock is still held after the failed renewal');
 	$client->quit;
 	nothing_left($node);
 };
@@ -219,14 +219,14 @@ subtest 'a wait ends in time though the table is locked' => sub {
 	wait_for_waiters(1, 'held');
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$waiter->query(q{SELECT acquire_lock('other', '1 h')});
-	is($client->wait, 't', 'not granted, as soon as that');
+	is($client->wait, 't', 'the wait times out while the table is locked');
 	$admin->query('COMMIT');
 	wait_for_sql($node, q{SELECT force_release_lock('held') > 0});
 	$client->quit;
 	nothing_left($node);
 };
 
-# As long as nothing can be renewed, nothing ends; and what has ended meanwhile ends afterwards.
+# While nothing can be renewed, no lease ends. Leases that expired meanwhile end afterwards.
 subtest 'leases while the table is locked' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('lease', '1 h')});
 
@@ -235,14 +235,14 @@ subtest 'leases while the table is locked' => sub {
 	shorten($holder, 'lease', $token, '2 s');
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$admin->query('SELECT pg_sleep(4)');
-	ok(!$waiter->ready, 'nobody is let in who could not be written');
+	ok(!$waiter->ready, 'the waiter is not granted the lock while the table is locked');
 	$admin->query('COMMIT');
-	cmp_ok($waiter->wait, '>', $token, 'afterwards he is');
+	cmp_ok($waiter->wait, '>', $token, 'the waiter is granted the lock after the table is unlocked');
 	$waiter->query(q{SELECT release_lock('lease')});
 	nothing_left($node);
 };
 
-# Who renews keeps his lock, whatever keeps the manager from writing; who does not loses it as soon as that can be written.
+# Renewed leases are kept even if the manager cannot write; other leases end as soon as it can.
 subtest 'leases that are renewed meanwhile' => sub {
 	my $other = session($node);
 	my $token = $holder->query(q{SELECT acquire_lock('lease', '3 s')});
@@ -251,7 +251,7 @@ subtest 'leases that are renewed meanwhile' => sub {
 
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$other->query(q{SELECT acquire_lock('other', '1 h')});
-	like($other->error, qr/ERROR:  55P03: /, 'nothing can be written');
+	like($other->error, qr/ERROR:  55P03: /, 'an acquire fails while the table is locked');
 	my $until = time + 8;
 	my ($renewed, $refused) = (0, 0);
 	while (time < $until)
@@ -261,20 +261,20 @@ subtest 'leases that are renewed meanwhile' => sub {
 		$valid eq 't|t' ? $renewed++ : $refused++;
 		$holder->query('SELECT pg_sleep(0.5)');
 	}
-	cmp_ok($renewed, '>', 1, 'renewals are answered');
-	is($refused, 0, 'all of them, for all of the TTL');
+	cmp_ok($renewed, '>', 1, 'renewals succeed while the table is locked');
+	is($refused, 0, 'all renewals are valid for the full TTL');
 	$admin->query('COMMIT');
-	isnt($other->query(q{SELECT acquire_lock('dead', '1 h', wait => '20 s')}), '', 'a lease that nobody renewed ends') or diag($other->error);
-	is($holder->query("SELECT renew_lock('lease', $token) IS NOT NULL"), 't', 'he has his lock');
-	is($holder->query("SELECT keep_alive($lease) IS NOT NULL"), 't', 'and his lease');
+	isnt($other->query(q{SELECT acquire_lock('dead', '1 h', wait => '20 s')}), '', 'a lease that was not renewed ends after the table is unlocked') or diag($other->error);
+	is($holder->query("SELECT renew_lock('lease', $token) IS NOT NULL"), 't', 'the renewed lock is still held');
+	is($holder->query("SELECT keep_alive($lease) IS NOT NULL"), 't', 'the renewed lease still exists');
 	$holder->query("SELECT release_lock('lease', $token); SELECT revoke_lease($lease)");
 	$other->query(q{SELECT release_lock('dead')});
 	$other->quit;
 	nothing_left($node);
 };
 
-# Or a dead holder would keep his lock for as long as batches fail now and then.
-subtest 'a failed batch gives nobody more time' => sub {
+# Otherwise the lock of a dead holder would stay held while batches fail repeatedly.
+subtest 'a failed batch extends no lease' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('failing', '60 s')});
 	my $place = $holder->query(q{SELECT token FROM enqueue_lock('failing', '60 s')});
 	my $lease = $holder->query(q{SELECT grant_lease('60 s')});
@@ -287,10 +287,10 @@ subtest 'a failed batch gives nobody more time' => sub {
 	$waiter->query("SELECT renew_lock('other', $other, '2 h')");
 	like($waiter->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$admin->query('COMMIT');
-	isnt($waiter->query("SELECT renew_lock('other', $other, '2 h')"), '', 'and then one does not') or diag($waiter->error);
-	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'memory was loaded again');
-	is(one("SELECT $left < '58 s'"), 't', 'what is left of a lock is not more than it was');
-	is(one("SELECT lease_time_to_live($lease) < '58 s'"), 't', 'nor of a lease');
+	isnt($waiter->query("SELECT renew_lock('other', $other, '2 h')"), '', 'a later batch succeeds') or diag($waiter->error);
+	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'the failed batch is counted, so the tables were read again');
+	is(one("SELECT $left < '58 s'"), 't', 'the remaining time of a lock did not increase');
+	is(one("SELECT lease_time_to_live($lease) < '58 s'"), 't', 'the remaining time of a lease did not increase');
 	$holder->query("SELECT release_lock('failing', $place); SELECT release_lock('failing', $token); SELECT revoke_lease($lease)");
 	$waiter->query(q{SELECT release_lock('other')});
 	nothing_left($node);
@@ -315,12 +315,12 @@ foreach my $name (sort keys %rewrite)
 		my $from = -s $node->logfile;
 		is($admin->query($rewrite{$name}) . $admin->error, '', $name);
 		check_and_end($name);
-		is(one('SELECT failed_batches FROM lock_election.stat'), $failed, "$name: no batch has failed");
-		unlike(substr(slurp_file($node->logfile), $from), qr/ ERROR: /, "$name: nor has anything else");
+		is(one('SELECT failed_batches FROM lock_election.stat'), $failed, "$name: no batch failed");
+		unlike(substr(slurp_file($node->logfile), $from), qr/ ERROR: /, "$name: the log has no error");
 	};
 }
 
-# Clients that acquire and release all the time, each with a lock of its own and one of all.
+# Clients acquire and release continuously: each its own lock, and one lock that all share.
 sub start_load
 {
 	my ($seconds, @clients) = @_;
@@ -338,7 +338,7 @@ sub start_load
 	return;
 }
 
-# On a slow machine a rewrite may take longer than the manager waits for it: a call fails, or a commit says so.
+# On a slow machine, a rewrite may take longer than the manager waits for it. Then a call fails, or a commit warns.
 my $undisturbed = qr{^$|ERROR:  55P03: |WARNING:  01000: the transaction is committed, but the locks that it releases may still be held};
 
 subtest 'under load' => sub {
@@ -356,7 +356,7 @@ subtest 'under load' => sub {
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		like($client->error, $undisturbed, 'no client fails');
+		like($client->error, $undisturbed, 'no client has an unexpected error');
 	}
 	my $doubled = one(q{SELECT count(*) FROM (SELECT 1 FROM _lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d});
 	is($doubled, 0, 'no slot has two rows');
@@ -365,7 +365,7 @@ subtest 'under load' => sub {
 	nothing_left($node);
 };
 
-# Rewritten again before the first rewrite was noticed in full: every batch finds another table.
+# The table is rewritten again before the first rewrite is fully noticed: each batch finds another table.
 subtest 'rewritten all the time' => sub {
 	my @clients = map { session($node) } 1 .. 4;
 	my @admins = map { session($node) } 1 .. 2;
@@ -379,19 +379,19 @@ subtest 'rewritten all the time' => sub {
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		like($client->error, $undisturbed, 'no client fails');
+		like($client->error, $undisturbed, 'no client has an unexpected error');
 	}
 	$_->quit foreach @clients, @admins;
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	nothing_left($node);
 };
 
-# A row that somebody has locked makes one request impossible to write.
+# Locks a row, so that the one request that must change it fails.
 sub lock_row
 {
 	my ($name) = @_;
 
-	is($admin->query("BEGIN; SELECT name FROM _lock_election.slot WHERE name = '$name' FOR UPDATE") . $admin->error, $name, "row of $name: locked");
+	is($admin->query("BEGIN; SELECT name FROM _lock_election.slot WHERE name = '$name' FOR UPDATE") . $admin->error, $name, "the row of $name is locked");
 	return;
 }
 
@@ -412,25 +412,25 @@ subtest 'one bad request among good ones' => sub {
 		$failures++ if $bad->error =~ /ERROR:  55P03: /;
 		diag($bad->error) if $bad->error !~ /55P03/;
 	}
-	cmp_ok($failures, '>', 0, 'the bad one fails');
+	cmp_ok($failures, '>', 0, 'the request whose row is locked fails');
 	note("$failures failures");
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		is($client->error, '', 'no other does');
+		is($client->error, '', 'requests of other clients succeed');
 	}
-	ok(!$waiter->ready, 'the waiter waits');
-	is($bad->query(q{SELECT acquire_lock('two', '1 h') IS NOT NULL}), 't', 'the same client goes on');
+	ok(!$waiter->ready, 'the waiter still waits');
+	is($bad->query(q{SELECT acquire_lock('two', '1 h') IS NOT NULL}), 't', 'another request of the same client succeeds');
 	$admin->query('COMMIT');
-	is($bad->query("SELECT release_lock('one', $token)"), 't', 'what was in the way is gone');
-	ok($waiter->wait, 'the waiter gets its lock');
+	is($bad->query("SELECT release_lock('one', $token)"), 't', 'the release succeeds after the row is unlocked');
+	ok($waiter->wait, 'the waiter is granted the lock');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @clients, $bad;
 	nothing_left($node);
 };
 
-# The manager waits for whoever has a row, as long as for a lock, also where the row is to go.
-subtest 'a row of a lease, or of a place, that somebody has locked' => sub {
+# The manager waits for the lock of a row for as long as for that of a table, also if it must delete the row.
+subtest 'a locked row of a lease or place' => sub {
 	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
 	my $lease = $holder->query(q{SELECT grant_lease('1 h')});
 	my $place = $holder->query(q{SELECT token FROM enqueue_lock('in front', '1 h')});
@@ -440,31 +440,31 @@ subtest 'a row of a lease, or of a place, that somebody has locked' => sub {
 	{
 		$admin->query("BEGIN; SELECT FROM _lock_election.$table FOR UPDATE");
 		$holder->query($end{$table});
-		like($holder->error, qr/ERROR:  55P03: /, "$table: cannot be written");
+		like($holder->error, qr/ERROR:  55P03: /, "$table: the request fails while the row is locked");
 		$admin->query('COMMIT');
-		is($holder->query($end{$table}) . $holder->error, 't', "$table: nothing was lost");
+		is($holder->query($end{$table}) . $holder->error, 't', "$table: the request succeeds after the row is unlocked");
 	}
-	is($holder->query("SELECT release_lock('in front', $held)"), 't', 'nor anything else');
+	is($holder->query("SELECT release_lock('in front', $held)"), 't', 'the holder still holds the lock');
 	nothing_left($node);
 };
 
-# It was to serve the next lock.
-subtest 'a free row that cannot be written' => sub {
+# The row was intended for the next lock.
+subtest 'a locked row of a free lock' => sub {
 	my $client = session($node);
 
 	$client->query(q{SELECT release_lock('free', acquire_lock('free', '1 h'))});
 	lock_row('free');
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
-	is($client->query(qq{SELECT acquire_lock('next $_', '1 h') IS NOT NULL}), 't', 'other locks are not disturbed') foreach 1 .. 5;
-	ok(wait_for_sql($node, "SELECT failed_batches > $failed FROM lock_election.stat"), 'but it was tried: for one of them, or to delete it');
+	is($client->query(qq{SELECT acquire_lock('next $_', '1 h') IS NOT NULL}), 't', 'other locks can be acquired') foreach 1 .. 5;
+	ok(wait_for_sql($node, "SELECT failed_batches > $failed FROM lock_election.stat"), 'a batch failed, when it tried to reuse or delete the row');
 	$admin->query('COMMIT');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$client->quit;
 	nothing_left($node);
 };
 
-# The deadlines of a failed batch's successor once moved ahead by the time that it took to read the tables.
-subtest 'no lease ends sooner for that' => sub {
+# A failed batch reads the tables again. The time for this must not shorten the leases.
+subtest 'no lease ends early after a failed batch' => sub {
 	my $bad = session($node);
 	my $token = $bad->query(q{SELECT acquire_lock('one', '1 h')});
 
@@ -479,14 +479,14 @@ subtest 'no lease ends sooner for that' => sub {
 		like($bad->error, qr/ERROR:  55P03: /, 'a batch fails') if $i == 0;
 	}
 	$waiter->wait;
-	cmp_ok(time - $start, '>=', 3, 'never before its TTL');
+	cmp_ok(time - $start, '>=', 3, 'the lease does not end before its TTL');
 	$admin->query('COMMIT');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$bad->quit;
 	nothing_left($node);
 };
 
-# What is written below the executor would pass it over; pg_repack relies on a trigger.
+# The store writes below the executor, which bypasses triggers, rules and constraints. pg_repack needs a trigger.
 subtest 'nothing can be added to the tables' => sub {
 	my $held = one(q{SELECT acquire_lock('before', '1 h')});
 	my %column = (slot => 'token', lease => 'id', queue => 'token', history => 'change', meta => 'database', incarnation_floor => 'incarnation');
@@ -502,13 +502,13 @@ subtest 'nothing can be added to the tables' => sub {
 		foreach my $what (sort keys %add)
 		{
 			$admin->query($add{$what}->($table));
-			like($admin->error, qr/ERROR:  55000: cannot add $what to table "_lock_election.$table"\nDETAIL:  The table belongs to extension lock_election, which writes it without regard for $what\./, "no $what to $table");
+			like($admin->error, qr/ERROR:  55000: cannot add $what to table "_lock_election.$table"\nDETAIL:  The table belongs to extension lock_election, which writes it without regard for $what\./, "$what cannot be added to $table");
 		}
 	}
 	foreach my $table (sort keys %column)
 	{
 		$admin->query("ALTER TABLE _lock_election.$table SET UNLOGGED");
-		like($admin->error, qr/ERROR:  55000: cannot make table "_lock_election.$table" unlogged\nDETAIL:  The table belongs to extension lock_election, and a crash would empty it\./, "$table stays logged");
+		like($admin->error, qr/ERROR:  55000: cannot make table "_lock_election.$table" unlogged\nDETAIL:  The table belongs to extension lock_election, and a crash would empty it\./, "$table cannot be made unlogged");
 	}
 	foreach my $sql ('CREATE TABLE refers (id bigint REFERENCES _lock_election.lease)', 'CREATE TABLE refers (id bigint, FOREIGN KEY (id) REFERENCES _lock_election.lease)',
 		'CREATE TABLE refers (id bigint); ALTER TABLE refers ADD FOREIGN KEY (id) REFERENCES _lock_election.lease',
@@ -519,15 +519,15 @@ subtest 'nothing can be added to the tables' => sub {
 		like($admin->error, qr/ERROR:  55000: cannot add (references|indexes) to table "_lock_election\.(?:lease|slot)"\n.* without regard for \1\./, $sql);
 	}
 	is($admin->query('CREATE TABLE theirs (id bigint PRIMARY KEY REFERENCES theirs); CREATE INDEX ON theirs (id); ALTER TABLE theirs ADD x int; CREATE TABLE alike (LIKE theirs, CHECK (id > 0)); DROP TABLE alike; DROP TABLE theirs, refers')
-		. $admin->error, '', 'other tables are not looked after');
+		. $admin->error, '', 'other tables are not protected');
 	is($admin->query('CREATE TABLE theirs (id bigint); ALTER EXTENSION plpgsql ADD TABLE theirs; CREATE INDEX ON theirs (id); ALTER EXTENSION plpgsql DROP TABLE theirs; DROP TABLE theirs')
-		. $admin->error, '', 'nor those of other extensions');
-	is($admin->query('CREATE RULE r AS ON INSERT TO lock_election.locks DO INSTEAD NOTHING; DROP RULE r ON lock_election.locks') . $admin->error, '', 'nor views');
+		. $admin->error, '', 'tables of other extensions are not protected');
+	is($admin->query('CREATE RULE r AS ON INSERT TO lock_election.locks DO INSTEAD NOTHING; DROP RULE r ON lock_election.locks') . $admin->error, '', 'views are not protected');
 	one('CREATE DATABASE without');
-	is(error_of('CREATE TABLE t (id int PRIMARY KEY); CREATE INDEX ON t (id)', dbname => 'without'), '', 'nor anything where the extension is not');
+	is(error_of('CREATE TABLE t (id int PRIMARY KEY); CREATE INDEX ON t (id)', dbname => 'without'), '', 'tables in a database without the extension are not protected');
 	one('DROP DATABASE without');
 
-	# the key can be built anew
+	# The index can be rebuilt.
 	my @clients = map { session($node) } 1 .. 4;
 	start_load(3, @clients);
 	until (grep { $_->ready } @clients)
@@ -540,16 +540,16 @@ subtest 'nothing can be added to the tables' => sub {
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		like($client->error, $undisturbed, 'no client fails');
+		like($client->error, $undisturbed, 'no client has an unexpected error');
 	}
-	is(one("SELECT is_held('before', $held)"), 't', 'nothing is lost');
+	is(one("SELECT is_held('before', $held)"), 't', 'the lock acquired before is still held');
 	$_->quit foreach @clients;
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	nothing_left($node);
 };
 
-# It was made while the library was not there to refuse it.
-subtest 'an index that somebody has added all the same' => sub {
+# The index is created while the library is not preloaded and cannot reject it.
+subtest 'an index that was added without the library' => sub {
 	my $held = one(q{SELECT acquire_lock('before', '1 h')});
 	my %use = (slot => q{SELECT acquire_lock('indexed', '1 h')}, queue => q{SELECT enqueue_lock('before')}, lease => q{SELECT grant_lease('1 h')});
 
@@ -564,46 +564,46 @@ subtest 'an index that somebody has added all the same' => sub {
 	($admin, $holder, $bound, $open, $waiter) = map { session($node) } 1 .. 5;
 	ok(wait_until(sub { slurp_file($node->logfile, $log) =~
 			/ERROR:  table "_lock_election.meta" has been altered\n.*HINT:  Undo the change, or drop and create extension "lock_election"\./ }),
-		'meta: no manager begins to work, and the log says why');
-	is($admin->query('DROP INDEX _lock_election.added_meta') . $admin->error, '', 'it can be dropped');
+		'meta: no manager starts, and the log contains the reason');
+	is($admin->query('DROP INDEX _lock_election.added_meta') . $admin->error, '', 'the index on meta can be dropped');
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
 	foreach my $table (sort keys %use)
 	{
 		$holder->query($use{$table});
-		like($holder->error, qr/ERROR:  55000: table "_lock_election.$table" has been altered/, "$table: a clear error");
-		is($admin->query("DROP INDEX _lock_election.added_$table") . $admin->error, '', 'it can be dropped');
-		isnt($holder->query($use{$table}), '', 'and all is well') or diag($holder->error);
+		like($holder->error, qr/ERROR:  55000: table "_lock_election.$table" has been altered/, "$table: the request fails with a clear error");
+		is($admin->query("DROP INDEX _lock_election.added_$table") . $admin->error, '', "$table: the index can be dropped");
+		isnt($holder->query($use{$table}), '', "$table: the request succeeds after the index is dropped") or diag($holder->error);
 	}
-	is(one("SELECT is_held('before', $held)"), 't', 'nothing is lost');
+	is(one("SELECT is_held('before', $held)"), 't', 'the lock acquired before is still held');
 	$holder->query(q{SELECT revoke_lease(lease) FROM lock_election.leases; SELECT force_release_lock(name) FROM lock_election.locks; SELECT force_release_lock(name) FROM lock_election.locks});
 	nothing_left($node);
 };
 
-# It is another table once the lock on it is granted.
+# When the manager is granted the lock on the table, it belongs to another schema.
 subtest 'moved to another schema while a batch waits for it' => sub {
 	my $held = $holder->query(q{SELECT acquire_lock('before', '1 h')});
 
-	# a request waits for 200 ms, which may be too short
+	# A request waits for 200 ms, which may be too short.
 	foreach my $try (1 .. 20)
 	{
 		$admin->query('BEGIN; ALTER TABLE _lock_election.slot SET SCHEMA public');
-		is($admin->error, '', 'moved');
+		is($admin->error, '', 'the table is moved to another schema');
 		$holder->async(qq{SELECT acquire_lock('meanwhile $try', '1 h')});
 		$admin->query('SELECT pg_sleep(0.02); COMMIT');
 		$holder->wait;
-		is($admin->query(qq{SELECT count(*) FROM public.slot WHERE name = 'meanwhile $try'}), '0', 'nothing is written there');
+		is($admin->query(qq{SELECT count(*) FROM public.slot WHERE name = 'meanwhile $try'}), '0', 'nothing is written to the moved table');
 		$admin->query('ALTER TABLE public.slot SET SCHEMA _lock_election');
-		is($admin->error, '', 'moved back');
+		is($admin->error, '', 'the table is moved back');
 		next if $holder->error =~ /55P03|57P03/ && $try < 20;
-		like($holder->error, qr/ERROR:  55000: extension lock_election was dropped/, 'which is told');
+		like($holder->error, qr/ERROR:  55000: extension lock_election was dropped/, 'the request fails with an error');
 		last;
 	}
-	is(one("SELECT release_lock('before', $held)"), 't', 'nothing is lost');
+	is(one("SELECT release_lock('before', $held)"), 't', 'the lock acquired before is still held');
 	nothing_left($node);
 };
 
-# Rows that nobody but an administrator can have put there hold their locks, like any other, once they are read.
-subtest 'rows put in by hand' => sub {
+# Rows that only an administrator can have inserted hold their locks once they are read.
+subtest 'rows inserted by hand' => sub {
 	my @clients = map { session($node) } 1 .. 4;
 
 	my $old = $holder->query(q{SELECT acquire_lock('older by hand', '1 h')});
@@ -614,29 +614,29 @@ subtest 'rows put in by hand' => sub {
 		SELECT t, now(), 3600000000, 3600000000, 0, 0, role, slot + 1, 1, permits, kind, 1, n FROM _lock_election.slot,
 		(VALUES (77, 'by hand'), (78, 'older by hand'), ($shared + 1, 'newer by hand'), (79, 'shared by hand')) AS v(t, n) WHERE name = 'older by hand';
 		$close_table COMMIT; VACUUM FULL _lock_election.slot});
-	is($admin->error, '', 'rows by hand');
+	is($admin->error, '', 'rows are inserted by hand');
 	my $log = -s $node->logfile;
 	start_load(2, @clients);
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		is($client->error, '', 'no client is disturbed');
+		is($client->error, '', 'no client has an error');
 	}
-	is(one(q{SELECT try_acquire_lock('by hand') IS NULL}), 't', 'such a row holds its lock');
-	is(one("SELECT is_held('older by hand', $old)"), 't', 'of two that hold the same lock the newer one stays');
-	is(one("SELECT is_held('newer by hand', $new)"), 'f', 'also where that is not the one that was granted');
-	is(one("SELECT is_held('shared by hand', $shared)"), 't', 'and beside a shared one');
-	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM _lock_election.slot WHERE mode <> 0}), 'by hand,newer by hand,older by hand,shared by hand', 'a row each');
-	is(() = slurp_file($node->logfile, $log) =~ /WARNING:  "(?:older|newer|shared) by hand" has two holders/g, 3, 'the log says so');
+	is(one(q{SELECT try_acquire_lock('by hand') IS NULL}), 't', 'an inserted row holds its lock');
+	is(one("SELECT is_held('older by hand', $old)"), 't', 'of two holders of the same lock, the one with the higher token stays');
+	is(one("SELECT is_held('newer by hand', $new)"), 'f', 'the higher token wins even if it was inserted by hand');
+	is(one("SELECT is_held('shared by hand', $shared)"), 't', 'a shared holder stays if it has the higher token');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM _lock_election.slot WHERE mode <> 0}), 'by hand,newer by hand,older by hand,shared by hand', 'one row of each lock is left');
+	is(() = slurp_file($node->logfile, $log) =~ /WARNING:  "(?:older|newer|shared) by hand" has two holders/g, 3, 'the log contains a warning for each second holder');
 	$admin->query('INSERT INTO _lock_election.slot SELECT * FROM _lock_election.slot');
-	like($admin->error, qr/55000: table "slot" is written only by lock_election/, 'the table is closed');
+	like($admin->error, qr/55000: table "slot" is written only by lock_election/, 'the table is protected against writes again');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @clients;
 	nothing_left($node);
 };
 
-# Whatever the manager believes: PostgreSQL lets no row take a key that another one has.
-subtest 'a second holder is refused' => sub {
+# Even if the state of the manager is wrong, the unique index rejects a second row for the same slot.
+subtest 'a second holder is rejected' => sub {
 	my @clients = map { session($node) } 1 .. 4;
 	my $insert = sub {
 		my ($name, $token) = @_;
@@ -647,16 +647,16 @@ subtest 'a second holder is refused' => sub {
 	my $log = -s $node->logfile;
 	my $held = $holder->query(q{SELECT acquire_lock('held by all', '1 h')});
 
-	is(one(q{SELECT key_violations FROM lock_election.stat}), 0, 'no row has been refused so far');
+	is(one(q{SELECT key_violations FROM lock_election.stat}), 0, 'no row has been rejected so far');
 	$admin->query('BEGIN; ' . $insert->('held by all', 76));
-	like($admin->error, qr/23505: duplicate key value violates unique constraint "slot_key"/, 'an administrator is refused as well');
+	like($admin->error, qr/23505: duplicate key value violates unique constraint "slot_key"/, 'an insert by an administrator is rejected, too');
 	$admin->query('ROLLBACK');
 
-	# by an insert, and where an idle row is recycled
+	# The manager inserts a row, or reuses a free row.
 	foreach my $name ('second', 'second, recycled')
 	{
 		$admin->query('BEGIN; ' . $insert->($name, 77) . ' COMMIT');
-		is($admin->error, '', 'a holder that the manager does not know');
+		is($admin->error, '', 'a holder is inserted that the manager does not know');
 		start_load(1, @clients);
 		if ($name eq 'second, recycled')
 		{
@@ -664,32 +664,32 @@ subtest 'a second holder is refused' => sub {
 			$holder->query('SELECT pg_sleep(0.2)');
 		}
 		my $refused = one(q{SELECT key_violations FROM lock_election.stat});
-		is($holder->query(qq{SELECT try_acquire_lock('$name', '1 h') IS NULL}), 't', 'nobody gets its lock');
-		is($holder->error, '', 'the caller is answered from what is in the table');
-		cmp_ok(one(q{SELECT key_violations FROM lock_election.stat}), '>', $refused, 'the refusal is counted');
+		is($holder->query(qq{SELECT try_acquire_lock('$name', '1 h') IS NULL}), 't', 'the lock is not granted');
+		is($holder->error, '', 'the caller gets a reply from the contents of the table');
+		cmp_ok(one(q{SELECT key_violations FROM lock_election.stat}), '>', $refused, 'key_violations counts the rejected row');
 		foreach my $client (@clients)
 		{
 			$client->wait;
-			is($client->error, '', 'others go on');
+			is($client->error, '', 'other clients have no error');
 		}
 		my $text = slurp_file($node->logfile, $log);
-		like($text, qr/ERROR:  duplicate key value violates unique constraint "slot_key"/, 'the log has it');
-		like($text, qr/Key \(kind, name, slot\)=\(1, $name, 0\) already exists/, 'which lock it was');
-		like($text, qr/table "_lock_election.slot": 77 has this key, \d{12,} was to be written/, 'and both tokens');
-		is(one(qq{SELECT string_agg(token::text, ',') FROM _lock_election.slot WHERE name = '$name'}), 77, 'one row stays');
+		like($text, qr/ERROR:  duplicate key value violates unique constraint "slot_key"/, 'the log contains the error');
+		like($text, qr/Key \(kind, name, slot\)=\(1, $name, 0\) already exists/, 'the log contains the name of the lock');
+		like($text, qr/table "_lock_election.slot": 77 has this key, \d{12,} was to be written/, 'the log contains both tokens');
+		is(one(qq{SELECT string_agg(token::text, ',') FROM _lock_election.slot WHERE name = '$name'}), 77, 'the inserted row stays');
 		$log = -s $node->logfile;
 	}
 
-	# somebody who has not committed yet is waited for
+	# The manager waits for a transaction that has not committed the row yet.
 	$admin->query('BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; COMMIT; BEGIN; ' .
 		  q{INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
 			VALUES (78, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, 'open by hand')});
 	$holder->query(q{SELECT try_acquire_lock('open by hand', '1 h')});
-	like($holder->error, qr/ERROR:  55P03: /, 'a holder that is being written: neither granted nor refused');
+	like($holder->error, qr/ERROR:  55P03: /, 'the request fails while the row is not committed');
 	$admin->query("ROLLBACK; BEGIN; $close_table COMMIT");
-	is($holder->query(q{SELECT try_acquire_lock('open by hand', '1 h') IS NOT NULL}), 't', 'granted when that was undone');
+	is($holder->query(q{SELECT try_acquire_lock('open by hand', '1 h') IS NOT NULL}), 't', 'the lock is granted after the row was rolled back');
 
-	# for as long as the manager waits for a lock
+	# The manager waits for the transaction for as long as for a lock.
 	my $waits = q{SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid' AND pid = } . manager_pid();
 	foreach my $try (1 .. 20)
 	{
@@ -702,20 +702,20 @@ subtest 'a second holder is refused' => sub {
 		$admin->query("ROLLBACK; BEGIN; $close_table COMMIT");
 		my $answer = $holder->wait;
 		next if $holder->error =~ /55P03|57P03/ && $try < 20;
-		is($answer . $holder->error, 't', 'granted when that is undone meanwhile');
+		is($answer . $holder->error, 't', 'the lock is granted if the row is rolled back meanwhile');
 		last;
 	}
 
-	is(one("SELECT is_held('held by all', $held)"), 't', 'nothing is lost');
+	is(one("SELECT is_held('held by all', $held)"), 't', 'the lock acquired before is still held');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @clients;
 	nothing_left($node);
 };
 
-# And no second manager writes at all.
+# A second manager cannot write at all.
 is(one(q{SELECT count(*) FROM pg_locks l JOIN lock_election.manager m USING (pid)
 	WHERE locktype = 'object' AND classid = 'pg_class'::regclass AND objid = '_lock_election.slot'::regclass AND mode = 'ExclusiveLock'}), 1,
-	'the table belongs to one manager');
+	'one manager has a lock on the table');
 
 subtest 'a row deleted by hand' => sub {
 	my $other = session($node);
@@ -727,53 +727,53 @@ subtest 'a row deleted by hand' => sub {
 		$waiter->async(q{SELECT acquire_lock('gone', '1 h')});
 		wait_for_waiters(1, 'gone');
 		$admin->query(qq{BEGIN; $open_table DELETE FROM _lock_election.slot WHERE name = 'gone'; $close_table COMMIT});
-		is($admin->error, '', 'deleted');
+		is($admin->error, '', 'the row is deleted');
 		$admin->query('VACUUM _lock_election.slot') if $vacuum;
 
-		# this one may get the place of the deleted row
+		# The new row may reuse the space of the deleted row.
 		my $new = $other->query(q{SELECT acquire_lock('new', '1 h')});
 		like($new, qr/^\d+$/, 'another lock can be acquired') or diag($other->error);
 		my $log = -s $node->logfile;
 		$holder->query("SELECT release_lock('gone', $token)");
-		like($holder->error, qr/^$|ERROR:  55000: /, 'release: done, or a clear error');
-		like(slurp_file($node->logfile, $log), qr/ERROR:  row of lock "gone" was changed by another program\n/, 'the log has its name');
-		ok($waiter->wait, 'the waiter gets the lock');
-		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'others are not disturbed');
-		is(one(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');
+		like($holder->error, qr/^$|ERROR:  55000: /, 'the release succeeds or fails with a clear error');
+		like(slurp_file($node->logfile, $log), qr/ERROR:  row of lock "gone" was changed by another program\n/, 'the log contains the name of the lock');
+		ok($waiter->wait, 'the waiter is granted the lock');
+		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'other locks are still held');
+		is(one(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'the other rows stay in the table');
 		one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 		nothing_left($node);
 	}
 	$other->quit;
 };
 
-# A row that has gone leaves its place in the table to a later one.
-subtest 'places whose rows are not in their order' => sub {
+# A later row can reuse the space of a deleted row.
+subtest 'places whose rows are not in queue order' => sub {
 	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
 	my $enqueue = sub { return $holder->query("SELECT token FROM enqueue_lock('$_[0]', '1 h')"); };
 	my $gone = $enqueue->('in front');
 	my $first = $enqueue->('in front');
 
-	# VACUUM leaves a row that anybody may still see
+	# VACUUM keeps a row that a snapshot may still see.
 	my ($second, $order);
 	foreach my $try (1 .. 20)
 	{
-		is($holder->query("SELECT release_lock('in front', $gone)"), 't', 'a row is deleted');
+		is($holder->query("SELECT release_lock('in front', $gone)"), 't', 'a place is deleted');
 		$admin->query('VACUUM _lock_election.queue');
 		$gone = $second = $enqueue->('in front');
 		$order = one('SELECT string_agg(token::text, $$ $$ ORDER BY ctid) FROM _lock_election.queue');
 		last if $order eq "$second $first";
 	}
-	is($order, "$second $first", 'the later one comes first');
+	is($order, "$second $first", 'the later row comes first in the table');
 	replace_manager();
 	$holder->query("SELECT release_lock('in front', $held)");
-	is(one(qq{SELECT await_lock('in front', $first), await_lock('in front', $second)}), 't|f', 'another manager grants them in their order');
+	is(one(qq{SELECT await_lock('in front', $first), await_lock('in front', $second)}), 't|f', 'another manager grants the lock to the first place');
 	$holder->query("SELECT release_lock('in front', $first)");
-	is(one(qq{SELECT await_lock('in front', $second)}), 't', 'and then the next');
+	is(one(qq{SELECT await_lock('in front', $second)}), 't', 'the second place is granted the lock after that');
 	$holder->query("SELECT release_lock('in front', $second)");
 	nothing_left($node);
 };
 
-# What cannot be written because of that fails, and is tried with what is in the table now.
+# A request that needs the deleted row fails, and is retried with the current contents of the table.
 subtest 'rows of leases and places deleted by hand' => sub {
 	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
 	my $kept = $holder->query(q{SELECT grant_lease('1 h')});
@@ -789,18 +789,18 @@ subtest 'rows of leases and places deleted by hand' => sub {
 	my $log = -s $node->logfile;
 
 	$delete->('lease', "id = $lease");
-	is($holder->query("SELECT revoke_lease($lease)") . $holder->error, 'f', 'the lease is not there any more');
+	is($holder->query("SELECT revoke_lease($lease)") . $holder->error, 'f', 'the lease does not exist any more');
 	$delete->('queue', "token = $place");
-	is($holder->query("SELECT release_lock('in front', $place)") . $holder->error, 'f', 'nor is the place');
+	is($holder->query("SELECT release_lock('in front', $place)") . $holder->error, 'f', 'the place does not exist any more');
 	my $text = slurp_file($node->logfile, $log);
-	like($text, qr/ERROR:  row of lease $lease was changed by another program\n.*DETAIL:  Table "_lock_election\.lease" is written only by lock_election\./, 'the log has the lease');
-	like($text, qr/ERROR:  row of queue place $place was changed by another program\n.*DETAIL:  Table "_lock_election\.queue" is written only by lock_election\./, 'and the place');
+	like($text, qr/ERROR:  row of lease $lease was changed by another program\n.*DETAIL:  Table "_lock_election\.lease" is written only by lock_election\./, 'the log contains the lease');
+	like($text, qr/ERROR:  row of queue place $place was changed by another program\n.*DETAIL:  Table "_lock_election\.queue" is written only by lock_election\./, 'the log contains the place');
 	is($holder->query("SELECT revoke_lease($kept), release_lock('in front', $stays), release_lock('in front', $held)"), 't|t|t',
-		'nothing else is lost');
+		'other locks, leases and places are not affected');
 	nothing_left($node);
 };
 
-# A table that ALTER TABLE rewrites has all its rows from that transaction.
+# ALTER TABLE rewrites the table, so that all its rows belong to its transaction.
 subtest 'rewritten while a manager waits to read it' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('rewritten', '1 h')});
 
@@ -814,13 +814,13 @@ subtest 'rewritten while a manager waits to read it' => sub {
 		END
 		$$;
 		COMMIT});
-	is($admin->error, '', 'rewritten');
+	is($admin->error, '', 'the table is rewritten');
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
-	is(one("SELECT release_lock('rewritten', $token)"), 't', 'nothing is lost');
+	is(one("SELECT release_lock('rewritten', $token)"), 't', 'the lock acquired before is still held');
 };
 
-# What no manager can have written is not guessed at: a manager that reads it grants nothing until somebody has put it right.
-subtest 'a row that says what no row can say' => sub {
+# The manager does not guess the meaning of an invalid row: it grants nothing until the row is repaired.
+subtest 'an invalid row' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('good', '1 h')});
 
 	my $bad = $holder->query(q{SELECT acquire_lock('bad', '1 h')});
@@ -832,19 +832,19 @@ subtest 'a row that says what no row can say' => sub {
 			UPDATE _lock_election.slot SET $damage WHERE $row; $close_table COMMIT});
 		is($admin->error, '', $damage);
 		$holder->query("SELECT renew_lock('bad', $bad, '2 h')");
-		like($holder->error, qr/ERROR:  (?:55000|XX001): /, "$damage: the row is not where it was");
+		like($holder->error, qr/ERROR:  (?:55000|XX001): /, "$damage: the row was moved by the update");
 		like(one("SELECT ctid FROM _lock_election.slot WHERE $row") . $holder->query("SELECT renew_lock('good', $token)") . $holder->error,
-			qr/^(\(\d+,\d+\)).*ERROR:  XX001: invalid row \1 in table "_lock_election\.slot"/, "$damage: a clear error, and where it is");
+			qr/^(\(\d+,\d+\)).*ERROR:  XX001: invalid row \1 in table "_lock_election\.slot"/, "$damage: the error names the position of the row");
 		$admin->query(qq{BEGIN; $open_table UPDATE _lock_election.slot SET (mode, slot, holds, name) = (SELECT * FROM was) WHERE $row;
 			$close_table DROP TABLE was; COMMIT});
-		is($holder->query("SELECT renew_lock('good', $token) IS NOT NULL") . $holder->error, 't', "$damage: put right, and all works");
+		is($holder->query("SELECT renew_lock('good', $token) IS NOT NULL") . $holder->error, 't', "$damage: requests succeed after the repair");
 	}
-	is(one(q{SELECT try_acquire_lock('bad') IS NULL}), 't', 'nothing is lost');
+	is(one(q{SELECT try_acquire_lock('bad') IS NULL}), 't', 'the repaired lock is still held');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	nothing_left($node);
 };
 
-# A restore of a dump makes the manager begin again.  A release that is answered and not written yet stays made.
+# Restoring a dump makes the manager start again. A release that was confirmed but not written yet must not be lost.
 subtest 'an incarnation that is restored' => sub {
 	my @back;
 
@@ -854,17 +854,17 @@ subtest 'an incarnation that is restored' => sub {
 		my $pid = manager_pid();
 
 		$admin->query('BEGIN; INSERT INTO _lock_election.incarnation_floor VALUES (1)');
-		is($holder->query("SELECT release_lock('answered $i', $token)"), 't', 'released');
+		is($holder->query("SELECT release_lock('answered $i', $token)"), 't', 'the lock is released');
 		$admin->query('COMMIT');
 		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 		push @back, $i if one("SELECT try_acquire_lock('answered $i') IS NULL") eq 't';
 	}
-	is("@back", '', 'no release comes back');
+	is("@back", '', 'no released lock is held again');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	nothing_left($node);
 };
 
-# An older package was put back, or a newer one is in a standby that was promoted: locks go on, and the log says what to do.
+# An older package was installed again, or a promoted standby has a newer one: locks still work, and the log has advice.
 subtest 'SQL of another version' => sub {
 	my $this = one(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'});
 	my ($major, $minor) = split /\./, $this;
@@ -883,24 +883,24 @@ subtest 'SQL of another version' => sub {
 
 	foreach my $older ('0.0', '0.' . ($minor + 7))
 	{
-		is($said->($older), $differ->($older) . 'run ALTER EXTENSION lock_election UPDATE.', "$older is older");
+		is($said->($older), $differ->($older) . 'run ALTER EXTENSION lock_election UPDATE.', "the SQL of version $older is older than the library");
 	}
 	foreach my $newer ("$major." . ($minor + 10), $major + 1 . '.0')
 	{
-		is($said->($newer), $differ->($newer) . "install version $newer of the package, unless it is there already, and restart the server.", "$newer is newer");
+		is($said->($newer), $differ->($newer) . "install version $newer of the package, unless it is there already, and restart the server.", "the SQL of version $newer is newer than the library");
 	}
 
-	# its tables may have more columns, which are NULL in what this library writes
+	# Tables of a newer version may have additional columns, in which this library writes NULL.
 	$admin->query('BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.slot; ALTER TABLE _lock_election.slot ADD newer text, ADD newest bigint;
 		ALTER EXTENSION lock_election ADD TABLE _lock_election.slot; COMMIT');
-	is($admin->error, '', 'more columns');
+	is($admin->error, '', 'columns are added');
 	my $more = $holder->query(q{SELECT acquire_lock('more', '1 h', owner => 'you')});
-	like($more, qr/^\d+$/, 'are no hindrance') or diag($holder->error);
+	like($more, qr/^\d+$/, 'an acquire succeeds despite additional columns') or diag($holder->error);
 	is(one(q{SELECT name, owner, token, value IS NULL, newer IS NULL, newest IS NULL FROM _lock_election.slot WHERE name = 'more'}),
-		"more|you|$more|t|t|t", 'nor written');
-	is($said->("$major." . ($minor + 1)) ne '' && one("SELECT is_held('kept', $token) AND is_held('more', $more)"), 't', 'another manager reads the rest');
+		"more|you|$more|t|t|t", 'the additional columns are NULL');
+	is($said->("$major." . ($minor + 1)) ne '' && one("SELECT is_held('kept', $token) AND is_held('more', $more)"), 't', 'another manager reads the known columns');
 	my $advised = "$major." . ($minor + 1);
-	foreach my $other ([ q{ADD must text NOT NULL DEFAULT ''}, 'one that cannot be NULL is' ], [ 'DROP must', 'as is one that was dropped' ])
+	foreach my $other ([ q{ADD must text NOT NULL DEFAULT ''}, 'an additional column that cannot be NULL is an error' ], [ 'DROP must', 'a dropped column is an error' ])
 	{
 		my ($alter, $test_name) = @$other;
 		my $log = -s $node->logfile;
@@ -910,11 +910,11 @@ subtest 'SQL of another version' => sub {
 		$holder->query("SELECT renew_lock('kept', $token, '2 h')");
 		like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, $test_name) or diag($admin->error);
 		like(slurp_file($node->logfile, $log), qr/has been altered\n.*HINT:  The SQL .* install version $advised of the package/,
-			'the log has the advice');
+			'the log contains the advice');
 	}
 	$admin->query(qq{UPDATE pg_extension SET extversion = '$this' WHERE extname = 'lock_election';
 		DROP EXTENSION lock_election; CREATE EXTENSION lock_election});
-	is($admin->error . one(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'drop and create help');
+	is($admin->error . one(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'DROP and CREATE EXTENSION repair the tables');
 	one(q{SELECT force_release_lock('w')});
 };
 
@@ -924,75 +924,75 @@ subtest 'truncated, and altered' => sub {
 	$waiter->async(q{SELECT acquire_lock('t', '1 h')});
 	wait_for_waiters(1, 't');
 	$admin->query(qq{BEGIN; $open_table TRUNCATE _lock_election.slot; $close_table COMMIT});
-	is(one(q{SELECT acquire_lock('u', '1 h') IS NOT NULL}), 't', 'a new lock');
-	ok($waiter->wait, 'the waiter gets a lock without holder');
-	is($holder->query("SELECT release_lock('t', $token)"), 'f', 'who is not there any more');
+	is(one(q{SELECT acquire_lock('u', '1 h') IS NOT NULL}), 't', 'a lock can be acquired after TRUNCATE');
+	ok($waiter->wait, 'the waiter is granted the lock after TRUNCATE');
+	is($holder->query("SELECT release_lock('t', $token)"), 'f', 'the holder has lost its lock by TRUNCATE');
 
 	$token = $holder->query(q{SELECT acquire_lock('v', '1 h')});
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
 	$holder->query(q{SELECT acquire_lock('w', '1 h')});
-	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'another shape: a clear error');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'a column of another type is an error');
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
-	is($holder->query(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'undone: all works') or diag($holder->error);
-	is(one("SELECT is_held('v', $token)"), 't', 'and nothing is lost');
+	is($holder->query(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'an acquire succeeds after the type is restored') or diag($holder->error);
+	is(one("SELECT is_held('v', $token)"), 't', 'the lock acquired before is still held');
 
-	# the first column, and the last one
+	# The first column and the last one.
 	foreach my $case ([ 'token', 'numeric', 'bigint' ], [ 'acquirer', 'varchar', 'text' ])
 	{
 		my ($column, $other, $type) = @$case;
 
-		is($admin->query("ALTER TABLE _lock_election.slot ALTER $column TYPE $other") . $admin->error, '', "$column: another type");
+		is($admin->query("ALTER TABLE _lock_election.slot ALTER $column TYPE $other") . $admin->error, '', "$column: the type is changed");
 		$holder->query(q{SELECT acquire_lock('w2', '1 h')});
-		like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, "$column: another shape");
+		like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, "$column: an acquire fails");
 		$admin->query("ALTER TABLE _lock_election.slot ALTER $column TYPE $type");
 	}
-	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
+	is(one("SELECT is_held('v', $token)"), 't', 'the lock is still held after the types are restored');
 
-	# nor is such a table read
+	# A manager does not read a changed table.
 	my $log = -s $node->logfile;
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
 	$admin->query('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
-	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /manager.* ERROR:  table "_lock_election.slot" has been altered/ }), 'no manager begins with it');
+	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /manager.* ERROR:  table "_lock_election.slot" has been altered/ }), 'no manager starts with a changed table');
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
-	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');    # the launcher has waited longer after each failure
-	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');    # the launcher waits longer after each failure
+	is(one("SELECT is_held('v', $token)"), 't', 'the lock is still held after the manager has started');
 
-	# nor does it lose its locks in a crash: the guard looks after tables of the extension alone
+	# An unlogged table would lose its locks in a crash. The event trigger protects only tables of the extension.
 	foreach my $persistence ('UNLOGGED', 'LOGGED')
 	{
 		is($admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.slot; ALTER TABLE _lock_election.slot SET $persistence;
 			ALTER EXTENSION lock_election ADD TABLE _lock_election.slot; COMMIT") . $admin->error, '', lc $persistence);
 		$holder->query(q{SELECT acquire_lock('durable', '1 h')});
-		like($holder->error, $persistence eq 'LOGGED' ? qr/^$/ : qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'a lock in it');
+		like($holder->error, $persistence eq 'LOGGED' ? qr/^$/ : qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'acquire with this table');
 	}
-	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
+	is(one("SELECT is_held('v', $token)"), 't', 'the lock is still held after the table is logged again');
 
-	# another table of that name
+	# Another table with this name.
 	$admin->query(q{BEGIN; ALTER TABLE _lock_election.lease RENAME TO was; CREATE TABLE _lock_election.lease (id bigint NOT NULL);
 		ALTER EXTENSION lock_election ADD TABLE _lock_election.lease; COMMIT; VACUUM FULL _lock_election.was});
 	$holder->query('SELECT grant_lease()');
-	like($holder->error, qr/ERROR:  55000: table "_lock_election.lease" has been altered/, 'fewer columns are another shape');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.lease" has been altered/, 'a table with fewer columns is an error');
 	$admin->query('BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.lease; DROP TABLE _lock_election.lease; ALTER TABLE _lock_election.was RENAME TO lease; COMMIT');
-	is($admin->error, '', 'undone');
-	is($holder->query('SELECT revoke_lease(grant_lease())'), 't', 'all works') or diag($holder->error);
+	is($admin->error, '', 'the original table is restored');
+	is($holder->query('SELECT revoke_lease(grant_lease())'), 't', 'a lease can be granted again') or diag($holder->error);
 	$admin->query('ALTER INDEX _lock_election.history_key RENAME TO other');
 	$holder->query(q{SELECT * FROM election_history('e')});
-	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'a history whose key has another name');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'a renamed index of the history is an error');
 	$admin->query('CREATE TABLE _lock_election.theirs (election text, change bigint);
 		CREATE INDEX history_key ON _lock_election.theirs (election, change)');
 	$holder->query(q{SELECT * FROM election_history('e')});
-	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'which is that of another table');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'an index with this name on another table is an error');
 	$admin->query('DROP TABLE _lock_election.theirs; ALTER INDEX _lock_election.other RENAME TO history_key');
-	is($holder->query(q{SELECT count(*) FROM election_history('e')}) . $holder->error, '0', 'can be read when it has its own again');
+	is($holder->query(q{SELECT count(*) FROM election_history('e')}) . $holder->error, '0', 'the history can be read after the index is restored');
 	$admin->query('ALTER TABLE _lock_election.slot DROP CONSTRAINT slot_key');
 	$holder->query(q{SELECT acquire_lock('no key', '1 h')});
-	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'without its key no row takes one');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'a missing unique index is an error');
 	$admin->query('ALTER TABLE _lock_election.slot DROP COLUMN value');
 	$holder->query(q{SELECT acquire_lock('x', '1 h')});
-	like($holder->error, qr/ERROR:  55000/, 'a dropped column is another shape, too');
+	like($holder->error, qr/ERROR:  55000/, 'a dropped column is an error');
 	$admin->query('DROP EXTENSION lock_election; CREATE EXTENSION lock_election');
-	is($admin->error, '', 'drop and create help');
-	is(one(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'and all works');
+	is($admin->error, '', 'the extension is dropped and created');
+	is(one(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'an acquire succeeds in the new extension');
 };
 
 $_->quit foreach $admin, $holder, $bound, $open, $waiter;

@@ -20,7 +20,7 @@ sub catch_up
 	return $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 }
 
-# The standby stops, or goes on, answering.
+# Stops or continues the replies of the standby.
 sub signal_receiver
 {
 	my ($signal) = @_;
@@ -29,26 +29,26 @@ sub signal_receiver
 	return $pid;
 }
 
-# How many wait for the standby.
+# Waits until n sessions wait for the standby.
 sub wait_for_syncrep
 {
 	my ($n) = @_;
 	return wait_for_sql($primary, "SELECT count(*) = $n FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
 }
 
-subtest 'a standby shows' => sub {
+subtest 'views and functions on a standby' => sub {
 	on_primary(q{SELECT acquire_lock('shown', '1 h', owner => 'me')});
 	catch_up();
-	is($standby->safe_psql('postgres', q{SELECT kind, name, mode, owner FROM lock_election.locks}), 'lock|shown|exclusive|me', 'locks');
-	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.waiters}), 0, 'waiters');
-	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.manager}), 0, 'manager');
-	is(error_of($standby, q{SELECT * FROM lock_election.stat}), '', 'stat');
+	is($standby->safe_psql('postgres', q{SELECT kind, name, mode, owner FROM lock_election.locks}), 'lock|shown|exclusive|me', 'view locks shows the lock');
+	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.waiters}), 0, 'view waiters is empty');
+	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.manager}), 0, 'view manager is empty');
+	is(error_of($standby, q{SELECT * FROM lock_election.stat}), '', 'view stat can be read');
 	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')}, q{advance_revision(1)})
 	{
 		like(error_of($standby, "SELECT $call"), qr/ERROR:  25006: /, $call);
 	}
 
-	# what no manager can have written is not guessed at
+	# The standby does not guess the meaning of an invalid row.
 	foreach my $mode (99, 1)
 	{
 		on_primary(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; UPDATE _lock_election.slot SET mode = $mode WHERE name = 'shown';
@@ -56,23 +56,24 @@ subtest 'a standby shows' => sub {
 		catch_up();
 		my $row = $standby->safe_psql('postgres', q{SELECT ctid FROM _lock_election.slot WHERE name = 'shown'});
 		my $error = error_of($standby, 'SELECT * FROM lock_election.locks');
-		$mode == 1 ? is($error, '', 'put right: shown again') : like($error, qr/ERROR:  XX001: invalid row \Q$row\E in table "_lock_election\.slot"\n/, 'a row that says what no row can say: an error');
+		$mode == 1 ? is($error, '', 'the repaired row can be read') : like($error, qr/ERROR:  XX001: invalid row \Q$row\E in table "_lock_election\.slot"\n/, 'an invalid row is an error');
 	}
 	on_primary(q{SELECT force_release_lock('shown')});
 
-	# a name is closed until then, and nothing deletes its row on time
+	# A closed name is shown until its time; on this standby, nothing deletes its row in time.
 	my $manager = one($primary, 'SELECT pid FROM lock_election.manager');
 	on_primary(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
 	on_primary(q{SELECT release_lock('soon', acquire_lock('soon'), hold_for => '1 s')});
 	stop_asleep($manager);
 	catch_up();
 	ok(wait_for_sql($standby, q{SELECT string_agg(concat_ws(' ', name, mode), ',') FROM lock_election.locks}, 'closed'),
-		'closed names, and not those that were');
+		'closed names are shown until their time');
 	kill 'CONT', $manager;
 	on_primary(q{SELECT force_release_lock('closed')});
 };
 
-# All columns, but those that a primary alone can know.  Times are a moment's there, and as they were written here.
+# Compares all columns except those that only a primary knows. The standby converts stored times, which may differ by a
+# moment.
 subtest 'each row as it was written' => sub {
 	my $s = session($primary, connstr => q{application_name='who it was' host=} . $primary->host);
 	my $columns = 'SELECT kind, name, slot, mode, owner, role, token, lease, holds, pid, application_name, client_addr
@@ -90,21 +91,21 @@ subtest 'each row as it was written' => sub {
 	my @wanted = map { $s->query($_) } $columns, $times;
 	catch_up();
 	my @shown = map { $standby->safe_psql('postgres', $_) } $columns, $times;
-	is($shown[0], $wanted[0], 'is shown');
+	is($shown[0], $wanted[0], 'the standby shows the rows of the primary');
 	is($standby->safe_psql('postgres', 'SELECT count(*), count(time_left), count(waiters), count(connected) FROM lock_election.locks'),
-		'11|0|0|0', 'but for what only the primary knows');
+		'11|0|0|0', 'columns that only the primary knows are NULL');
 	my ($is, $was) = map { [ split /[\n|]/, $_, -1 ] } $shown[1], $wanted[1];
-	my $close = 1; # and so long as the manager has not run, on a busy machine
+	my $close = 1; # seconds of difference, plus the time for which the manager did not run on a busy machine
 	$close += $_ / 1000 foreach slurp_file($primary->logfile, $log) =~ /all leases go on by (\d+) ms/g;
 	my @differ = grep { $is->[$_] ne $was->[$_] && !("$is->[$_] $was->[$_]" =~ /^[\d.]+ [\d.]+$/ && abs($is->[$_] - $was->[$_]) < $close) } 0 .. $#$was;
-	is("@$is[@differ]", "@$was[@differ]", 'with its times');
+	is("@$is[@differ]", "@$was[@differ]", 'the times are those of the primary');
 	is($standby->safe_psql('postgres', q{SELECT count(*), count(expires_at) FROM lock_election.locks WHERE name = 'leased'}),
-		'2|0', 'which has no end on a lease');
+		'2|0', 'expires_at is NULL on a named lease');
 	is($standby->safe_psql('postgres', q{SELECT candidate, term = (SELECT term FROM current_leader('election')), valid_for
-			FROM lock_election.elections WHERE election = 'election'}), 'who|t|', 'and the leader');
-	is($standby->safe_psql('postgres', q{SELECT candidate, expires_at FROM current_leader('leased')}), 'who|', 'nor has one on a lease');
+			FROM lock_election.elections WHERE election = 'election'}), 'who|t|', 'the leader is shown');
+	is($standby->safe_psql('postgres', q{SELECT candidate, expires_at FROM current_leader('leased')}), 'who|', 'current_leader() has no expires_at on a named lease');
 
-	# addresses of each kind, and what nobody has written
+	# Addresses of each kind, and texts that the extension does not write.
 	foreach my $case (
 		[ '4711 ::1 app', '4711|app|::1' ],
 		[ '4711 10.0.0.1 two words', '4711|two words|10.0.0.1' ],
@@ -127,8 +128,9 @@ subtest 'each row as it was written' => sub {
 
 subtest 'an asynchronous standby is not waited for' => sub {
 	my $pid = signal_receiver('STOP');
-	like(on_primary(q{SET synchronous_commit = remote_apply; SELECT acquire_lock('async', '1 h')}), qr/^\d+$/, 'acquired');
-	is(on_primary(q{SELECT force_release_lock('async')}), 1, 'ended');
+	like(on_primary(q{SET synchronous_commit = remote_apply; SELECT acquire_lock('async', '1 h')}), qr/^\d+$/, 'an acquire does not wait for an asynchronous standby');
+	is(on_primary(q{SELECT force_release_lock('async')}), 1,
+		'a release by force does not wait for an asynchronous standby');
 	kill 'CONT', $pid;
 };
 
@@ -138,7 +140,7 @@ subtest 'a synchronous standby' => sub {
 	wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
 	my ($local, $held) = map { session($primary, connstr => "options='-c synchronous_commit=local'") } 1 .. 2;
 
-	# one whose time left is stored now and then, and one whose is not
+	# The remaining time of the first lock is stored now and then, that of the second is not.
 	my $token = $held->query(q{SELECT acquire_lock('renewed', '1 h')});
 	my $short_token = $held->query(q{SELECT acquire_lock('short', '2 min')});
 
@@ -147,42 +149,42 @@ subtest 'a synchronous standby' => sub {
 		my ($s, $other, $bound, $renewing) =
 		  map { session($primary, connstr => "options='-c synchronous_commit=$level'") } 1 .. 4;
 
-		like($s->query(qq{SELECT acquire_lock('before', '1 h')}), qr/^\d+$/, "$level: confirmed");
-		is($s->query(q{SELECT release_lock('before')}), 't', "$level: released");
+		like($s->query(qq{SELECT acquire_lock('before', '1 h')}), qr/^\d+$/, "$level: an acquire is confirmed");
+		is($s->query(q{SELECT release_lock('before')}), 't', "$level: a release is confirmed");
 
 		my $receiver = signal_receiver('STOP');
 		$s->async(q{SELECT acquire_lock('sync', '1 h')});
 		wait_for_syncrep(1);
-		is($local->query(q{SELECT try_acquire_lock('sync') IS NULL}), 't', "$level: granted locally");
+		is($local->query(q{SELECT try_acquire_lock('sync') IS NULL}), 't', "$level: the lock is granted on the primary");
 
-		# nobody at level local is delayed by that
+		# Sessions at level local are not delayed.
 		my @released = map { $local->query(q{SELECT acquire_lock('local', '1 h')}); $local->query(q{SELECT release_lock('local')}) } 1 .. 20;
-		is("@released", join(' ', ('t') x 20), "$level: local does not wait");
+		is("@released", join(' ', ('t') x 20), "$level: a session at level local does not wait");
 		my $bound_token = $bound->query(q{SELECT acquire_lock('bound', NULL)});
-		like($bound_token, qr/^\d+$/, "$level: nor does ttl => NULL");
-		is($bound->query("SET statement_timeout = '10 s'; SELECT is_held('bound', $bound_token)"), 't', "$level: nor who asks for that");
+		like($bound_token, qr/^\d+$/, "$levelNULL => : a bound lock does not wait => NULL");
+		is($bound->query("SET statement_timeout = '10 s'; SELECT is_held('bound', $bound_token)"), 't', "$level: is_held() of a bound lock does not wait");
 		$bound->query(q{SELECT release_lock('bound')});
 
-		# answers that reveal a grant, and renewals, wait as well
+		# Replies that reveal a grant, and renewals, also wait for the standby.
 		$other->async("SELECT renew_lock('renewed', $token) IS NOT NULL");
 		wait_for_syncrep(2);
 		$renewing->async("SELECT renew_lock('short', $short_token) IS NOT NULL");
 		wait_for_syncrep(3);
-		is($held->query("SELECT renew_lock('renewed', $token) IS NOT NULL"), 't', "$level: a renewal at level local does not");
-		ok(!$s->ready && !$other->ready && !$renewing->ready, "$level: all wait");
+		is($held->query("SELECT renew_lock('renewed', $token) IS NOT NULL"), 't', "$level: a renewal at level local does not wait");
+		ok(!$s->ready && !$other->ready && !$renewing->ready, "$level: the acquire and both renewals still wait");
 
 		on_primary('SELECT pg_cancel_backend(' . $s->pid . ')');
 		$s->wait;
-		like($s->error, qr/ERROR:  57014: .*\nDETAIL:  .*granted locally/, "$level: a cancel");
+		like($s->error, qr/ERROR:  57014: .*\nDETAIL:  .*granted locally/, "$level: a cancelled acquire fails");
 		wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'sync'});
-		pass("$level: gives the lock back");
+		pass("$level: a cancelled acquire releases the lock");
 		on_primary('SELECT pg_cancel_backend(' . $other->pid . ')');
 		$other->wait;
 		like($other->error, qr/ERROR:  57014: /, "$level: a renewal is cancelled");
-		unlike($other->error, qr/given back/, "$level: and says nothing of a grant");
-		is($local->query("SELECT is_held('renewed', $token)"), 't', "$level: which is not lost by that");
+		unlike($other->error, qr/given back/, "$level: the cancelled renewal mentions no grant");
+		is($local->query("SELECT is_held('renewed', $token)"), 't', "$level: the lock is still held after the cancelled renewal");
 
-		# whoever learns of the grant waits for it as well; who waits for the lock gets it
+		# Another acquire of the same owner also waits for the standby, and waiters for the lock are granted it later.
 		$s->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
 		wait_for_syncrep(2);
 		$other->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
@@ -190,20 +192,20 @@ subtest 'a synchronous standby' => sub {
 		$local->async(q{SELECT acquire_lock('sync', '1 h')});
 		wait_for_sql($primary, q{SELECT count(*) = 1 FROM lock_election.waiters});
 		on_primary('SELECT pg_terminate_backend(' . $s->pid . ')');
-		is($s->wait, undef, "$level: terminated");
+		is($s->wait, undef, "$level: a waiting connection is terminated");
 		kill 'CONT', $receiver;
 		my $again = $other->wait;
-		is($renewing->wait, 't', "$level: the other renewal is confirmed when the standby is back");
-		like($again, qr/^\d+$/, "$level: confirmed when the standby is back");
-		is($other->query("SELECT release_lock('sync', $again)"), 't', "$level: released");
-		like($local->wait, qr/^\d+$/, "$level: handed on");
+		is($renewing->wait, 't', "$level: the other renewal is confirmed when the standby continues");
+		like($again, qr/^\d+$/, "$level: the acquire of the same owner is confirmed when the standby continues");
+		is($other->query("SELECT release_lock('sync', $again)"), 't', "$level: the lock is released");
+		like($local->wait, qr/^\d+$/, "$level: the waiter is granted the lock");
 		$local->query(q{SELECT release_lock('sync')});
 		$_->quit foreach $s, $other, $bound, $renewing;
 	}
 
 	$held->query("SELECT release_lock('short', $short_token)");
 
-	# a lease that ends while its grant waits for the standby is not granted
+	# A grant fails if its lease ends while the grant waits for the standby.
 	my $short = session($primary);
 	my $renewed = $held->query(q{SELECT acquire_lock('short renewed', '1 h')});
 	my %late = (
@@ -219,19 +221,19 @@ subtest 'a synchronous standby' => sub {
 	my $receiver = signal_receiver('STOP');
 	my $all_asked = sub { return $local->query(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) + grep({ $_->ready } values %asks) == keys %asks; };
 	$asks{$_}->async($_) foreach keys %asks;
-	wait_until($all_asked) or die 'some do not wait'; # on a busy machine some may not have to any more
+	wait_until($all_asked) or die 'some calls do not wait'; # on a busy machine, some may have ended already
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name LIKE 'short%'});
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.leases});
 	kill 'CONT', $receiver;
 	foreach my $call (sort keys %late)
 	{
-		is($asks{$call}->wait, '', "$call: too late");
-		like($asks{$call}->error, qr/ERROR:  LE001: $late{$call} was lost while waiting for durability\n/, 'LE001');
-		like($asks{$call}->error, qr/DETAIL:  It expired before the flush completed or the standbys confirmed it\.\n/, 'and why');
+		is($asks{$call}->wait, '', "$call: nothing is returned");
+		like($asks{$call}->error, qr/ERROR:  LE001: $late{$call} was lost while waiting for durability\n/, "$call: LE001");
+		like($asks{$call}->error, qr/DETAIL:  It expired before the flush completed or the standbys confirmed it\.\n/, "$call: the detail explains the loss");
 		$asks{$call}->quit;
 	}
 
-	# but what is fenced is not lost
+	# A fenced lock is not lost.
 	my %fences = (
 		fence => q{SELECT fence_lock('fence', :t) IS NOT NULL},
 		release => q{SELECT release_lock('release', :t)},
@@ -241,7 +243,7 @@ subtest 'a synchronous standby' => sub {
 	my %answers;
 	do
 	{
-		# on a busy machine its TTL may be over before it is asked
+		# On a busy machine, the TTL may end before the fence.
 		$ttl *= 2;
 		$receiver = signal_receiver('STOP');
 		%asks = map { $_ => session($primary) } keys %fences;
@@ -250,14 +252,14 @@ subtest 'a synchronous standby' => sub {
 			$asks{$name}->async("SET synchronous_commit = local; SELECT acquire_lock('$name', '$ttl s') AS t \\gset\n"
 				  . "SET synchronous_commit = on; BEGIN; $fences{$name}");
 		}
-		wait_until($all_asked) or die 'some do not wait';
+		wait_until($all_asked) or die 'some calls do not wait';
 		wait_for_sql($primary, q{SET synchronous_commit = local;
 			SELECT count(*) = 0 FROM lock_election.locks WHERE time_left > '0' AND name <> 'renewed'});
 		kill 'CONT', $receiver;
 		%answers = map { $_ => $asks{$_}->wait . $asks{$_}->error } keys %asks;
 		$_->quit foreach values %asks;
 	} while ($ttl < 60 && grep { /LE001: lock "\w+" is not held|42601: |^f/ } values %answers);
-	is($answers{$_}, 't', "$fences{$_}: a TTL that ends while it waits takes nothing from it") foreach sort keys %fences;
+	is($answers{$_}, 't', "$fences{$_}: succeeds although the TTL ends while it waits") foreach sort keys %fences;
 
 	# is_held
 	$receiver = signal_receiver('STOP');
@@ -265,11 +267,11 @@ subtest 'a synchronous standby' => sub {
 	my $seen = $local->query(q{SELECT token FROM lock_election.locks WHERE name = 'seen'});
 	$short->async("SELECT is_held('seen', $seen)");
 	wait_for_syncrep(1);
-	ok(!$short->ready, 'is_held reveals a grant: waits');
+	ok(!$short->ready, 'is_held() waits, because it reveals a grant');
 	kill 'CONT', $receiver;
-	is($short->wait, 't', 'confirmed');
+	is($short->wait, 't', 'is_held() returns after the standby has confirmed');
 
-	# release, also of a lock that is this session's own
+	# A release, with a lease that a crash must not bring back, and with a shorter one.
 	foreach my $ttl ('1 h', '1 min')
 	{
 		$seen = $short->query("SELECT acquire_lock('free', '$ttl')");
@@ -278,7 +280,7 @@ subtest 'a synchronous standby' => sub {
 		wait_for_syncrep(1);
 		on_primary('SELECT pg_cancel_backend(' . $short->pid . ')');
 		$short->wait;
-		unlike($short->error, qr/given back/, "$ttl: a cancelled release is not given back");
+		unlike($short->error, qr/given back/, "$ttl: a cancelled release does not give back a grant");
 		kill 'CONT', $receiver;
 	}
 	on_primary(q{SELECT force_release_lock(name) FROM lock_election.locks});
@@ -296,7 +298,7 @@ subtest 'promotion' => sub {
 	$s[1]->async(q{SELECT acquire_lock('a', '1 h')});
 	wait_for_sql($primary, q{SELECT count(*) = 1 FROM lock_election.waiters});
 
-	# the TTL starts anew
+	# The lease must have its full TTL after the promotion.
 	wait_for_sql($primary, q{SELECT time_left < '58 s' FROM lock_election.locks WHERE name = 'short'});
 	my $incarnation = on_primary('SELECT incarnation FROM lock_election.manager');
 	my $stopped = time;
@@ -306,22 +308,25 @@ subtest 'promotion' => sub {
 	$standby->promote;
 	wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
 	my ($names, $left) = split /\|/, $standby->safe_psql('postgres', q{SELECT string_agg(name, ' ' ORDER BY name), extract(epoch FROM min(time_left)) FROM lock_election.locks});
-	is($names, 'a b short', 'TTL locks are there');
-	cmp_ok($left, '>', 59.5 - (time - $stopped), 'with their full TTL');
+	is($names, 'a b short', 'locks with a TTL exist after the promotion');
+	cmp_ok($left, '>', 59.5 - (time - $stopped), 'they have their full TTL after the promotion');
 	is($standby->safe_psql('postgres', "SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
-	is($standby->safe_psql('postgres', q{SELECT try_acquire_lock('a') IS NULL}), 't', 'and excludes others');
+	is($standby->safe_psql('postgres', q{SELECT try_acquire_lock('a') IS NULL}), 't',
+		'a held lock is not granted to another session');
 	my $new = $standby->safe_psql('postgres', q{SELECT acquire_lock('new', '1 h')});
-	cmp_ok($new, '>', $highest, 'tokens increase');
-	cmp_ok($new >> 28, '>=', (int($incarnation / 64) + 1) * 64, 'by a block of incarnations');
-	is($standby->safe_psql('postgres', "SELECT release_lock('a', $token{a})"), 't', 'release');
-	is($standby->safe_psql('postgres', q{SELECT acquire_lock('a', '1 h') IS NOT NULL}), 't', 'acquire');
-	is($standby->safe_psql('postgres', q{SELECT release_lock('bound', acquire_lock('bound', '1 h', wait => '20 s'))}), 't', 'connection-bound locks are gone');
+	cmp_ok($new, '>', $highest, 'tokens increase with the promotion');
+	cmp_ok($new >> 28, '>=', (int($incarnation / 64) + 1) * 64, 'the promotion skips a block of incarnations');
+	is($standby->safe_psql('postgres', "SELECT release_lock('a', $token{a})"), 't',
+		'a lock can be released after the promotion');
+	is($standby->safe_psql('postgres', q{SELECT acquire_lock('a', '1 h') IS NOT NULL}), 't',
+		'a lock can be acquired after the promotion');
+	is($standby->safe_psql('postgres', q{SELECT release_lock('bound', acquire_lock('bound', '1 h', wait => '20 s'))}), 't', 'a bound lock is free after the promotion');
 
-	# the same timeline: no step of that size
+	# A restart stays on the same timeline, so it does not skip a block of incarnations.
 	$standby->restart;
 	my $newer = $standby->safe_psql('postgres', q{SELECT acquire_lock('newer', '1 h')});
-	cmp_ok($newer, '>', $new, 'a restart goes on upwards');
-	cmp_ok($newer >> 28, '<', ($new >> 28) + 64, 'by less than a promotion');
+	cmp_ok($newer, '>', $new, 'tokens increase with a restart');
+	cmp_ok($newer >> 28, '<', ($new >> 28) + 64, 'a restart skips fewer incarnations than a promotion');
 };
 
 $standby->stop;
