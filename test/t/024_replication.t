@@ -12,7 +12,7 @@ use LeTest;
 my $node = new_node('logical', init => [ allows_streaming => 'logical' ], conf => "wal_retrieve_retry_interval = 200ms\nmax_worker_processes = 24\n");
 my $next = 0;
 
-# Something that comes after all that was written before.
+# Inserts a row into payload, and checks that it arrives: then all earlier changes have been replicated.
 sub replicated
 {
 	my ($name) = @_;
@@ -29,7 +29,7 @@ $node->safe_psql('subscriber', 'CREATE EXTENSION lock_election');
 my $theirs = $node->safe_psql('subscriber', q{SELECT acquire_lock('both', '1 h')});
 my $lease = $node->safe_psql('postgres', q{SELECT grant_lease('1 h')});
 
-# In one cluster the slot has to be there before.
+# Within one cluster, the slot must be created before the subscription.
 $node->safe_psql('postgres', q{CREATE PUBLICATION everything FOR ALL TABLES});
 $node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('everything', 'pgoutput')});
 $node->safe_psql('subscriber',
@@ -41,50 +41,53 @@ ok( wait_until(
 
 my $s = session($node);
 my $token = $s->query(q{SELECT acquire_lock('both', '1 h')});
-replicated('a lock');
+replicated('replication continues after a lock');
 $s->query(q{SELECT release_lock('both')});
 $token = $s->query(q{SELECT acquire_lock('both', '1 h')});
-replicated('a row that is used again');
+replicated('replication continues after a row is reused');
 $s->query("SELECT revoke_lease($lease); SELECT grant_lease('1 h'); SELECT release_lock('both')");
 wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.slot});
-replicated('rows that are deleted');
+replicated('replication continues after rows are deleted');
 my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($manager)");
 wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
-replicated('another manager');
+replicated('replication continues after the manager is replaced');
 
-# A change is looked for in the subscriber's table by the key: who holds very many locks is not slowed down by that.
+# The subscriber finds changed rows by the index: a subscriber with many locks of its own is not slowed down.
 {
 	my $scans = sub { return $node->safe_psql('subscriber', "SELECT $_[0] FROM pg_stat_user_tables WHERE relid = '_lock_election.slot'::regclass"); };
 
 	$node->safe_psql('subscriber', q{SELECT acquire_locks(array_agg('many ' || i), '1 h') FROM generate_series(1, 1000) i});
 	my ($seq, $idx) = split /\|/, $scans->('seq_scan, idx_scan');
 	$s->query(qq{SELECT release_lock('$_', acquire_lock('$_'))}) foreach 1 .. 100;
-	replicated('many changes');
-	ok(wait_until(sub { $scans->('idx_scan') >= $idx + 100 }, 60), 'each is looked for by the key');
-	is($scans->('seq_scan'), $seq, 'not in the whole table');
+	replicated('replication continues after many changes');
+	ok(wait_until(sub { $scans->('idx_scan') >= $idx + 100 }, 60), 'each change uses the index');
+	is($scans->('seq_scan'), $seq, 'no change scans the whole table');
 	$node->safe_psql('subscriber', q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name LIKE 'many %'});
 }
 
-# A queue place is inserted, changed by a second call in its transaction, and deleted.
+# A place is inserted, updated by a second call in its transaction, and deleted.
 $token = $s->query(q{SELECT acquire_lock('queue', '1 h')});
 my $waiter = session($node);
 my $on_lease = $waiter->query(q{SELECT grant_lease('1 h')});
 my $place = $waiter->query("BEGIN; SELECT token FROM enqueue_lock('queue', lease => $on_lease)");
-is($waiter->query("SELECT token FROM enqueue_lock('queue', lease => $on_lease)"), $place, 'the same place again');
-is($node->safe_psql('postgres', 'SELECT holds FROM _lock_election.queue'), 2, 'which changes its row');
+is($waiter->query("SELECT token FROM enqueue_lock('queue', lease => $on_lease)"), $place,
+	'the second call returns the same place');
+is($node->safe_psql('postgres', 'SELECT holds FROM _lock_election.queue'), 2,
+	'the second call updates the row of the place');
 $waiter->query('COMMIT');
 $waiter->query("SELECT release_lock('queue', $place); SELECT revoke_lease($on_lease)");
 $s->query("SELECT release_lock('queue', $token)");
-replicated('a queue place');
+replicated('replication continues after changes of a place');
 
 $s->query(q{SELECT compare_and_set('key', 0, 'a'); SELECT compare_and_set('key', 1, 'b')});
-replicated('a key');
-is($node->safe_psql('subscriber', q{SELECT * FROM read_versioned('key')}), 'b|2', 'which is data, and so the subscriber\'s as well');
+replicated('a versioned key is replicated');
+is($node->safe_psql('subscriber', q{SELECT * FROM read_versioned('key')}), 'b|2', 'the subscriber can read the versioned key');
 
 is($node->safe_psql('subscriber', q{SELECT string_agg(name || ' ' || token, ',') FROM lock_election.locks}),
-	"both $theirs", 'the subscriber has its own locks');
-is($node->safe_psql('subscriber', 'SELECT count(*) FROM _lock_election.lease'), 0, 'and leases');
+	"both $theirs", 'the subscriber keeps its own locks');
+is($node->safe_psql('subscriber', 'SELECT count(*) FROM _lock_election.lease'), 0,
+	'the leases of the publisher are not replicated');
 $node->safe_psql('subscriber', "SELECT release_lock('both', $theirs)");
 
 $node->safe_psql('subscriber', 'ALTER SUBSCRIPTION everything DISABLE');
@@ -116,7 +119,8 @@ sub arrives
 	return wait_until(sub { $node->safe_psql($to, "SELECT count(*) FROM payload WHERE id = $id") }, $seconds);
 }
 
-# The extension comes to the publisher alone: the guide says what to do before, and what helps afterwards.
+# Only the publisher gets the extension. The guide says what to do before that, and how to repair the subscription
+# afterwards.
 subtest 'a subscriber without the extension' => sub {
 	my $err;
 
@@ -127,31 +131,32 @@ subtest 'a subscriber without the extension' => sub {
 	}
 	$node->safe_psql('theirs', 'CREATE PUBLICATION everything FOR ALL TABLES; CREATE PUBLICATION app FOR TABLES IN SCHEMA public');
 	subscribe('theirs', 'bare', 'everything');
-	ok(arrives('theirs', 'bare', 1, 60), 'it follows');
+	ok(arrives('theirs', 'bare', 1, 60), 'the subscriber replicates the table before the extension exists');
 
 	my $log = -s $node->logfile;
 	$node->safe_psql('theirs', 'CREATE EXTENSION lock_election');
 	my $theirs = $node->safe_psql('theirs', q{SELECT acquire_lock('theirs', '1 h')});
 	$node->safe_psql('theirs', 'INSERT INTO payload VALUES (2)');
-	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /target relation "_lock_election\.\w+" does not exist/ }), 'it stops at the first row of the extension');
-	is($node->safe_psql('bare', 'SELECT count(*) FROM payload WHERE id = 2'), 0, 'and gets nothing that comes after');
+	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /target relation "_lock_election\.\w+" does not exist/ }), 'replication stops at the first row of the extension');
+	is($node->safe_psql('bare', 'SELECT count(*) FROM payload WHERE id = 2'), 0, 'later rows are not replicated');
 	$node->safe_psql('bare', 'CREATE EXTENSION lock_election');
-	ok(arrives('theirs', 'bare', 3, 60), 'with the extension it goes on');
-	is($node->safe_psql('bare', 'SELECT count(*) FROM payload'), 3, 'and has missed nothing');
+	ok(arrives('theirs', 'bare', 3, 60), 'replication continues after the subscriber has the extension');
+	is($node->safe_psql('bare', 'SELECT count(*) FROM payload'), 3, 'the subscriber has all rows');
 	$node->safe_psql('theirs', "SELECT release_lock('theirs', $theirs)");
-	ok(arrives('theirs', 'bare', 4, 60), 'changes of rows that it never had are passed over');
+	ok(arrives('theirs', 'bare', 4, 60), 'changes of rows that the subscriber never had are skipped');
 	unsubscribe('bare');
 
-	isnt(subscribe('theirs', 'late', 'everything', stderr => \$err), 0, 'a new subscription without the tables');
-	like($err, qr/schema "_lock_election" does not exist/, 'is refused at once');
+	isnt(subscribe('theirs', 'late', 'everything', stderr => \$err), 0, 'a new subscription without the tables fails');
+	like($err, qr/schema "_lock_election" does not exist/,
+		'the error of the new subscription names the missing schema');
 	$node->safe_psql('theirs', q{SELECT pg_drop_replication_slot('late')});
 
-	# a publication that leaves them out
-	is($node->safe_psql('theirs', q{SELECT string_agg(tablename, ',') FROM pg_publication_tables WHERE pubname = 'app'}), 'payload', 'the schemas of the application alone');
+	# A publication without the tables of the extension.
+	is($node->safe_psql('theirs', q{SELECT string_agg(tablename, ',') FROM pg_publication_tables WHERE pubname = 'app'}), 'payload', 'the publication contains only the schema of the application');
 	subscribe('theirs', 'late', 'app');
-	ok(arrives('theirs', 'late', 5, 60), 'the rest is replicated');
+	ok(arrives('theirs', 'late', 5, 60), 'the publication of the schema is replicated');
 	$node->safe_psql('theirs', q{SELECT release_lock('theirs', acquire_lock('theirs', '1 h'))});
-	ok(arrives('theirs', 'late', 6, 60), 'beside locks');
+	ok(arrives('theirs', 'late', 6, 60), 'the publication of the schema is replicated while locks change');
 	unsubscribe('late');
 };
 

@@ -8,10 +8,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-# A token of a lock that is free again afterwards.
+# Returns a token of a lock that is free again afterwards.
 sub token { return one($_[0], q{SELECT t FROM acquire_lock('t') t WHERE release_lock('t', t)}); }
 
-# Another standby of this node. No status message by itself: whoever waits for one waits for ever.
+# Creates another standby of this node. It sends no status messages by itself, so a wait that depends on them never
+# ends.
 sub new_standby
 {
 	my ($primary, $name) = @_;
@@ -33,7 +34,7 @@ sub synchronous
 	return wait_for_sql($node, "SELECT count(*) = $count FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
 }
 
-# It gets nothing more, and has no reason to stop anything.
+# Cuts off the standby. The standby receives nothing more, but keeps running.
 sub disconnect
 {
 	my ($standby) = @_;
@@ -43,7 +44,7 @@ sub disconnect
 	return wait_for_sql($standby, 'SELECT count(*) = 0 FROM pg_stat_wal_receiver');
 }
 
-# Promoted, with a manager.
+# Promotes the standby and waits for its manager.
 sub promote
 {
 	my ($node) = @_;
@@ -52,7 +53,7 @@ sub promote
 	return wait_for_sql($node, 'SELECT count(*) > 0 FROM lock_election.manager');
 }
 
-# A client that knows both, and goes to the one that can write.
+# Connects a client that knows both servers, and uses the one that accepts writes.
 sub client
 {
 	my @nodes = @_;
@@ -66,7 +67,7 @@ my $a = new_node('a', init => [ allows_streaming => 1 ], conf => "autovacuum = o
 my $b = new_standby($a, 'b');
 my @s;
 
-subtest 'what was acknowledged is there' => sub {
+subtest 'acknowledged changes are kept' => sub {
 	synchronous($a, '*', 1);
 	@s = map { client($a, $b) } 1 .. 5;
 	my %call = (
@@ -82,15 +83,16 @@ subtest 'what was acknowledged is there' => sub {
 	$t{leased} = $s[0]->query("SELECT acquire_lock('leased', lease => $t{lease})");
 	$t{$_} = $s[1]->query(qq{SELECT token FROM enqueue_lock('held', '1 h', owner => '$_')}) foreach qw(q1 q2);
 	$t{candidate} = $s[1]->query(q{SELECT term FROM enqueue_candidate('boss', 'second', '1 h')});
-	is($s[0]->query(qq{SELECT proclaim('boss', $t{term}, 'still first')}), 't', 'proclaimed');
+	is($s[0]->query(qq{SELECT proclaim('boss', $t{term}, 'still first')}), 't', 'proclaim() succeeds on the primary');
 	$t{closed} = $s[0]->query(q{SELECT acquire_lock('closed', '1 h')});
-	is($s[0]->query(qq{SELECT release_lock('closed', $t{closed}, hold_for => '1 h')}), 't', 'closed for an hour');
+	is($s[0]->query(qq{SELECT release_lock('closed', $t{closed}, hold_for => '1 h')}), 't',
+		'a name is closed for an hour on the primary');
 	$t{gone} = $s[0]->query(q{SELECT acquire_lock('gone', '1 h')});
-	is($s[0]->query(qq{SELECT release_lock('gone', $t{gone})}), 't', 'released');
-	is($s[0]->query('SELECT advance_revision((SELECT revision + 1000 * 2^28 FROM lock_election.manager)::bigint) > 0'), 't', 'advanced');
+	is($s[0]->query(qq{SELECT release_lock('gone', $t{gone})}), 't', 'a lock is released on the primary');
+	is($s[0]->query('SELECT advance_revision((SELECT revision + 1000 * 2^28 FROM lock_election.manager)::bigint) > 0'), 't', 'advance_revision() succeeds on the primary');
 	my $last = $t{last} = $s[0]->query(q{SELECT acquire_lock('last', '1 h')});
 
-	# those who wait are told
+	# Waiting calls get an error.
 	$s[2]->async(q{SELECT acquire_lock('held', '1 h', owner => 'waiter')});
 	$s[3]->async(qq{SELECT await_lock('held', $t{q1}, NULL)});
 	$s[4]->async(q{SELECT campaign('boss', 'third', wait => '1 h')});
@@ -99,56 +101,61 @@ subtest 'what was acknowledged is there' => sub {
 	foreach my $i (2 .. 4)
 	{
 		is($s[$i]->wait, undef, 'a wait ends with its server');
-		like($s[$i]->error, qr/57P02|terminating connection|server closed the connection/, 'and says why');
+		like($s[$i]->error, qr/57P02|terminating connection|server closed the connection/,
+			'the error of the wait names the reason');
 	}
 	$_->quit foreach @s;
 	promote($b);
 
-	# by what another history of one timeline may have counted, and by the minutes since the last start
-	is(one($b, qq{SELECT is_held('last', $last)}), 't', 'the last one is held');    # the manager has loaded all, and told that
+	# The incarnation increases by a block, for what another history of this timeline may have counted, and by the
+	# minutes since the last start.
+	is(one($b, qq{SELECT is_held('last', $last)}), 't', 'the last acquired lock is held');    # the manager has loaded all rows
 	my $passed = one($b, 'SELECT incarnation FROM lock_election.manager') - ($last >> 28);
-	cmp_ok($passed, '>=', 128, 'tokens are ahead of those that the old primary may have given out since then');
-	cmp_ok($passed, '<', 128 + 60, 'and not much further');
+	cmp_ok($passed, '>=', 128, 'the incarnation is ahead of those that the old primary may have used');
+	cmp_ok($passed, '<', 128 + 60, 'the incarnation is not much further ahead');
 	is(one($b, qq{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}),
-		'boss closed g1 g2 held last leased owned permit shared', 'held or closed are these');
+		'boss closed g1 g2 held last leased owned permit shared', 'view locks shows all held locks and closed names');
 	is(one($b, qq{SELECT is_held('$_', $t{$_})}), 't', "$_ is held") foreach qw(held shared owned permit leased last);
-	is(one($b, qq{SELECT renew_lock('g2', $t{group}) > '59 min'}), 't', 'several are renewed');
-	is(one($b, qq{SELECT keep_alive($t{lease}) > '59 min'}), 't', 'the lease lives');
-	is(one($b, q{SELECT candidate, term FROM current_leader('boss')}), "still first|$t{term}", 'the leader leads');
-	is(one($b, q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected proclaimed', 'the history is there');
-	is(one($b, q{SELECT try_acquire_lock('closed', '1 h') IS NULL}), 't', 'what is closed stays so');
-	is(one($b, q{SELECT acquire_permit('permit', 2, '1 h', '0') IS NOT NULL AND acquire_permit('permit', 2, '1 h', '0') IS NULL}), 't', 'one permit is left');
-	is(one($b, q{SELECT acquire_lock('owned', '1 h', owner => 'me')}), $t{owned}, 'the owner gets its token again');
+	is(one($b, qq{SELECT renew_lock('g2', $t{group}) > '59 min'}), 't', 'a lease of several names can be renewed');
+	is(one($b, qq{SELECT keep_alive($t{lease}) > '59 min'}), 't', 'the named lease is alive');
+	is(one($b, q{SELECT candidate, term FROM current_leader('boss')}), "still first|$t{term}",
+		'the leader still leads');
+	is(one($b, q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected proclaimed', 'the history is complete');
+	is(one($b, q{SELECT try_acquire_lock('closed', '1 h') IS NULL}), 't', 'the closed name stays closed');
+	is(one($b, q{SELECT acquire_permit('permit', 2, '1 h', '0') IS NOT NULL AND acquire_permit('permit', 2, '1 h', '0') IS NULL}), 't', 'one permit is free');
+	is(one($b, q{SELECT acquire_lock('owned', '1 h', owner => 'me')}), $t{owned},
+		'the named owner gets its token again');
 
-	# a client goes on with its places, in their order
+	# A client continues with its places, which keep their order.
 	my $client = client($a, $b);
-	is($client->query(qq{SELECT await_lock('held', $t{q2})}), 'f', 'the second place');
+	is($client->query(qq{SELECT await_lock('held', $t{q2})}), 'f', 'the second place is not granted the lock yet');
 	is($client->query(qq{SELECT string_agg(token::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'held'}),
-		"$t{q1} $t{q2}", 'is behind the first one');
+		"$t{q1} $t{q2}", 'the places keep their order');
 	$client->async(qq{SELECT await_lock('held', $t{q1}, NULL)});
 	wait_for_sql($b, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $client->pid);
-	is(one($b, qq{SELECT release_lock('held', $t{held})}), 't', 'the holder releases');
-	is($client->wait, 't', 'the first place is granted');
-	is($client->query(qq{SELECT release_lock('held', $t{q1}); SELECT await_lock('held', $t{q2})}), "t\nt", 'and then the second');
+	is(one($b, qq{SELECT release_lock('held', $t{held})}), 't', 'the holder releases the lock');
+	is($client->wait, 't', 'the first place is granted the lock');
+	is($client->query(qq{SELECT release_lock('held', $t{q1}); SELECT await_lock('held', $t{q2})}), "t\nt", 'the second place is granted the lock after the first');
 	is($client->query(qq{SELECT resign('boss', $t{term}); SELECT await_leadership('boss', $t{candidate})}), "t\nt", 'the candidate is elected');
-	is(one($b, q{SELECT candidate FROM current_leader('boss')}), 'second', 'and seen');
+	is(one($b, q{SELECT candidate FROM current_leader('boss')}), 'second', 'current_leader() returns the new leader');
 	$client->quit;
-	cmp_ok(token($b), '>', $last, 'tokens go on');
+	cmp_ok(token($b), '>', $last, 'tokens increase');
 	one($b, q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'; SELECT force_resign('boss')});
 };
 
-# The tail of the log is lost, and the old primary goes on by itself for a while.
+# The last part of the WAL is lost, and the old primary continues by itself for a while.
 subtest 'asynchronous' => sub {
 	my $highest = token($b);
 	my ($primary, $old) = ($b, $a);
 
-	# A -> B -> A -> B: back again each time, by pg_rewind and by a new base backup
+	# The roles change from A to B, to A, to B. Each time, the old primary becomes the standby by pg_rewind or by a new
+	# base backup.
 	foreach my $round (1 .. 3)
 	{
 		my $standby;
 		if ($round == 1)
 		{
-			one($primary, 'CHECKPOINT'); # pg_rewind looks for the new timeline there
+			one($primary, 'CHECKPOINT'); # so that pg_rewind sees the new timeline
 			$old->command_ok([ 'pg_rewind', '--no-sync', '-D', $old->data_dir, '--source-server', $primary->connstr('postgres') ],
 				'the old primary is rewound');
 			$old->append_conf('postgresql.conf', 'port = ' . $old->port . "\nwal_receiver_status_interval = 1d\n");
@@ -164,38 +171,38 @@ subtest 'asynchronous' => sub {
 		$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 		disconnect($standby);
 
-		# Acknowledged locally, never sent. Each crash is another incarnation, up to 64 of them lie below those of
-		# the next timeline; here all but two at once.
+		# Acknowledged by the primary, never sent to the standby. Each crash uses another incarnation. Up to 64 of them
+		# lie below those of the next timeline; here all but two are used at once.
 		my $known = one($primary, 'SELECT incarnation FROM _lock_election.meta');
 		foreach my $crash (1 .. 3)
 		{
 			one($primary, "SELECT advance_revision(($known + 64)::bigint << 28)") if $crash == 3;
 			my $lost = one($primary, "SELECT acquire_lock('lost$crash', '1 h', '5 s')");
-			cmp_ok($lost, '>', $highest, "round $round: the old primary, $crash");
+			cmp_ok($lost, '>', $highest, "round $round: tokens of the old primary increase, crash $crash");
 			$highest = $lost;
 			$primary->stop('immediate');
 			$primary->start if $crash < 3;
 		}
 		promote($standby);
 		my $new = token($standby);
-		cmp_ok($highest >> 28, '==', $known + 64, "round $round: 64 lost incarnations");
-		cmp_ok($new, '>', $highest, "round $round: tokens go on above the lost tail");
-		is(one($standby, q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'kept', "round $round: which is lost");
+		cmp_ok($highest >> 28, '==', $known + 64, "round $round: 64 incarnations are lost");
+		cmp_ok($new, '>', $highest, "round $round: tokens of the new primary are above the lost ones");
+		is(one($standby, q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'kept', "round $round: locks that were not replicated are lost");
 		$highest = $new;
 
-		# nor does a crash right after it repeat anything
+		# A crash immediately after the promotion does not repeat tokens either.
 		$standby->stop('immediate');
 		$standby->start;
-		cmp_ok(token($standby), '>', $highest, "round $round: and above that after a crash");
+		cmp_ok(token($standby), '>', $highest, "round $round: tokens increase after a crash of the new primary");
 		$highest = token($standby);
 		($primary, $old) = ($standby, $primary);
 	}
 	$b = $primary;
 };
 
-# A database that has run for days is behind the clock; its primary's crash, which its standby has not heard of, catches up
-# with that. So must the standby, and go beyond it.
-subtest 'within a minute' => sub {
+# The incarnation of a database that has run for days is behind the clock. A crash of the primary, which its standby
+# does not know of, makes it catch up with the clock. The standby must do the same, and go beyond it.
+subtest 'a promotion within a minute of a crash of the primary' => sub {
 	my $c = new_node('c', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 	my $d = new_standby($c, 'd');
 
@@ -208,7 +215,7 @@ subtest 'within a minute' => sub {
 	token($c) foreach 1 .. 3;
 	my $last = token($c);
 	promote($d);
-	cmp_ok(token($d), '>', $last, 'tokens go on above the lost tail');
+	cmp_ok(token($d), '>', $last, 'tokens of the new primary are above the lost ones');
 	$_->stop foreach $c, $d;
 };
 

@@ -10,7 +10,7 @@ use Time::HiRes qw(time clock_gettime CLOCK_MONOTONIC);
 
 use constant TTL => 9;
 
-# No status message by itself: whoever waits for one waits for ever.
+# The standby sends no status messages by itself, so a wait that depends on them never ends.
 my $conf = "autovacuum = off\nwal_receiver_status_interval = 1d\nwal_sender_timeout = 0\nwal_retrieve_retry_interval = 100ms\n";
 my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => $conf);
 $primary->backup('base');
@@ -21,7 +21,7 @@ foreach my $name (sort keys %standby)
 	$standby{$name}->start;
 }
 
-# What an administrator sees of the primary must not wait as well.
+# Runs a statement that must not wait for the standby itself.
 sub see { return one($primary, "SET synchronous_commit = local; $_[0]"); }
 
 sub synchronous
@@ -33,7 +33,7 @@ sub synchronous
 	return wait_for_sql($primary, "SELECT count(*) = $count FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
 }
 
-# The network between primary and standby: cut, and there again.
+# Cuts the connection between primary and standby; mend() restores it.
 sub cut
 {
 	my ($standby) = @_;
@@ -60,7 +60,7 @@ sub wait_for_syncrep
 	return wait_for_sql($primary, "SET synchronous_commit = local; SELECT count(*) = $n FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
 }
 
-# The workers have a wait event of their own when they sleep, and never that one.
+# Sleeping workers have their own wait event. They never wait for replication.
 sub workers_do_not_wait
 {
 	my ($what) = @_;
@@ -69,7 +69,7 @@ sub workers_do_not_wait
 	return is(see(q{SELECT string_agg(DISTINCT wait_event_type, ' ') FROM pg_stat_activity WHERE backend_type LIKE 'lock_election%'}), 'Extension', $what);
 }
 
-# Applied, and said so: a commit of ours asks a standby for that no less than any other.
+# Standbys confirm that they have applied the commit, also for commits of the extension.
 subtest 'remote_apply' => sub {
 	my $s = at_level('remote_apply');
 
@@ -79,12 +79,12 @@ subtest 'remote_apply' => sub {
 		qq{revoke_lease($lease)}, q{force_resign('e') = 1}, 'advance_revision(1) > 0')
 	{
 		is($s->query("SELECT $call", 30), 't', $call);
-		is($s->error, '', 'without delay');
+		is($s->error, '', "$call returns without delay");
 	}
 	my $token = $s->query(q{SELECT acquire_lock('seen', '1 h')});
-	is(one($standby{s1}, q{SELECT string_agg(token::text, ' ') FROM lock_election.locks}), $token, 'and the standby shows it at that moment');
-	is($s->query("SELECT renew_lock('seen', $token) IS NOT NULL", 30), 't', 'a renewal');
-	is($s->query("SELECT release_lock('seen', $token)", 30), 't', 'released');
+	is(one($standby{s1}, q{SELECT string_agg(token::text, ' ') FROM lock_election.locks}), $token, 'the standby shows the lock when the call returns');
+	is($s->query("SELECT renew_lock('seen', $token) IS NOT NULL", 30), 't', 'a renewal returns');
+	is($s->query("SELECT release_lock('seen', $token)", 30), 't', 'a release returns');
 	$s->quit;
 };
 
@@ -93,33 +93,34 @@ subtest 'a quorum' => sub {
 	my %s = map { $_ => at_level($_) } qw(off local remote_write on remote_apply);
 
 	cut($standby{s1});
-	like($s{$_}->query(qq{SELECT acquire_lock('one $_', '1 h')}), qr/^\d+$/, "$_: one of two is enough") foreach sort keys %s;
+	like($s{$_}->query(qq{SELECT acquire_lock('one $_', '1 h')}), qr/^\d+$/, "$_: one of two standbys is enough") foreach sort keys %s;
 	cut($standby{s2});
 	foreach my $level (qw(off local))
 	{
-		like($s{$level}->query(qq{SELECT acquire_lock('none $level', '1 h')}), qr/^\d+$/, "$level: waits for none");
-		is($s{$level}->query(qq{SELECT release_lock('none $level')}), 't', "$level: nor to release");
+		like($s{$level}->query(qq{SELECT acquire_lock('none $level', '1 h')}), qr/^\d+$/, "$level: an acquire waits for no standby");
+		is($s{$level}->query(qq{SELECT release_lock('none $level')}), 't', "$level: a release waits for no standby");
 	}
 	my @waiting = qw(remote_write on remote_apply);
 	$s{$_}->async(qq{SELECT acquire_lock('none $_', '1 h')}) foreach @waiting;
 	wait_for_syncrep(3);
-	workers_do_not_wait('the manager does not wait for any');
+	workers_do_not_wait('the manager waits for no standby');
 
-	# nor does the notifier; and whoever waits for nobody goes on
+	# The notifier does not wait either, nor do sessions that wait for no standby.
 	my $place = $s{local}->query(q{SELECT acquire_lock('held', '1 h'); SELECT token FROM enqueue_lock('held')}) =~ s/.*\n//r;
 	$s{local}->query(q{LISTEN x; SELECT release_lock('held')});
-	is($s{local}->query("SELECT await_lock('held', $place)"), 't', 'a hand-off');
+	is($s{local}->query("SELECT await_lock('held', $place)"), 't',
+		'a place is granted the lock while other sessions wait for a standby');
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT hints_sent > 0 FROM lock_election.stat});
-	workers_do_not_wait('nor does the notifier');
-	ok(!grep({ $s{$_}->ready } @waiting), 'those who asked for a standby still wait');
+	workers_do_not_wait('the notifier waits for no standby');
+	ok(!grep({ $s{$_}->ready } @waiting), 'sessions that wait for a standby still wait');
 	mend($standby{s2});
-	like($s{$_}->wait, qr/^\d+$/, "$_: until one is back") foreach @waiting;
+	like($s{$_}->wait, qr/^\d+$/, "$_: the acquire returns after one standby is reconnected") foreach @waiting;
 	mend($standby{s1});
 	see(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach values %s;
 };
 
-subtest 'cut off and alive' => sub {
+subtest 'the primary is cut off and still running' => sub {
 	synchronous('s1', 1);
 	cut($standby{s2});
 	my $ttl = TTL . ' s';
@@ -129,7 +130,7 @@ subtest 'cut off and alive' => sub {
 	my $renewing = at_level('remote_write');
 	my (%token, %valid_until, $lease, $term);
 
-	# TTL from the sending of what was answered last: what each client may believe
+	# A client may believe in its lease until one TTL after it sent its last successful call.
 	foreach my $level (@levels)
 	{
 		$valid_until{$level} = clock_gettime(CLOCK_MONOTONIC) + TTL;
@@ -141,7 +142,7 @@ subtest 'cut off and alive' => sub {
 	my $both = $client{on}->query("SELECT acquire_lock('both', '$ttl')");
 	my $reign = $client{on}->query("SELECT campaign('both', 'me', '$ttl')");
 
-	# what asks when the line is cut, and goes on asking
+	# Calls that are sent after the connection is cut.
 	cut($standby{s1});
 	my @calls = (
 		qq{renew_lock('job on', $token{on})}, qq{is_held('job on', $token{on})}, qq{keep_alive($lease)}, qq{renew_leadership('boss', $term)},
@@ -156,7 +157,7 @@ subtest 'cut off and alive' => sub {
 	my $promoted = clock_gettime(CLOCK_MONOTONIC);
 	$standby{s1}->promote;
 	wait_for_sql($standby{s1}, 'SELECT count(*) > 0 FROM lock_election.manager');
-	is(one($standby{s1}, "SELECT renew_lock('both', $both, '1 h'), renew_leadership('both', $reign, '1 h')"), '01:00:00|01:00:00', 'the new primary renews');
+	is(one($standby{s1}, "SELECT renew_lock('both', $both, '1 h'), renew_leadership('both', $reign, '1 h')"), '01:00:00|01:00:00', 'the new primary renews leases');
 	my %next;
 	foreach my $level (@levels)
 	{
@@ -164,43 +165,44 @@ subtest 'cut off and alive' => sub {
 		$next{$level}->async("SELECT acquire_lock('job $level', '1 h')");
 	}
 	my $left = one($standby{s1}, q{SELECT extract(epoch FROM min(time_left)) FROM lock_election.locks WHERE name LIKE 'job%'});
-	cmp_ok($left, '>', TTL - 0.5 - (clock_gettime(CLOCK_MONOTONIC) - $promoted), 'leases start with their full TTL');
+	cmp_ok($left, '>', TTL - 0.5 - (clock_gettime(CLOCK_MONOTONIC) - $promoted),
+		'leases start with their full TTL on the new primary');
 	foreach my $level (@levels)
 	{
 		my $new = $next{$level}->wait;
 		my $now = clock_gettime(CLOCK_MONOTONIC);
-		cmp_ok($now, '>', $valid_until{$level}, "$level: the next one is granted when the lease of the old primary's client is over by its clock");
-		cmp_ok($new, '>', $token{$level}, "$level: with a higher token");
+		cmp_ok($now, '>', $valid_until{$level}, "$level: the next holder is granted the lock after the lease of the old holder ended by its own clock");
+		cmp_ok($new, '>', $token{$level}, "$level: the next holder has a higher token");
 	}
 
-	# the old primary has confirmed nothing since
+	# The old primary has confirmed nothing since the connection was cut.
 	foreach my $i (0 .. $#calls)
 	{
-		is($asking[$i]->wait, '', "$calls[$i]: not confirmed");
-		like($asking[$i]->error, qr/ERROR:  57014: canceling wait for the replication of (a lock|an election)\n/, 'times out, and says why');
+		is($asking[$i]->wait, '', "$calls[$i]: returns nothing");
+		like($asking[$i]->error, qr/ERROR:  57014: canceling wait for the replication of (a lock|an election)\n/, "$calls[$i]: the error says that replication was awaited");
 	}
-	ok(!$renewing->ready && !$client{remote_apply}->ready, 'who has no timeout still waits');
-	workers_do_not_wait('the manager does not');
-	like(at_level('local')->query(q{SELECT acquire_lock('for nobody else', '1 h')}), qr/^\d+$/, 'at level local it goes on');
+	ok(!$renewing->ready && !$client{remote_apply}->ready, 'calls without a timeout still wait');
+	workers_do_not_wait('the manager of the old primary waits for no standby');
+	like(at_level('local')->query(q{SELECT acquire_lock('for nobody else', '1 h')}), qr/^\d+$/, 'a lock can be acquired at level local on the old primary');
 
-	# but that it has ended a lease it says at once, also of one that its successor has renewed
+	# The old primary immediately reports that a lease has ended, even if the new primary has renewed that lease.
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'both'});
 	my $asks = at_level('on');
 	$asks->query(q{SET statement_timeout = '30 s'});
-	is($asks->query("SELECT $_"), '', "$_: NULL") foreach "renew_lock('both', $both)", "renew_leadership('both', $reign)";
-	is($asks->query("SELECT $_"), 'f', "$_: false") foreach "is_held('both', $both)", "is_leader('both', $reign)", "release_lock('both', $both)";
+	is($asks->query("SELECT $_"), '', "$_: NULL on the old primary") foreach "renew_lock('both', $both)", "renew_leadership('both', $reign)";
+	is($asks->query("SELECT $_"), 'f', "$_: false on the old primary") foreach "is_held('both', $both)", "is_leader('both', $reign)", "release_lock('both', $both)";
 	$asks->query("SELECT await_lock('both', $both)");
-	like($asks->error, qr/ERROR:  LE001/, 'await_lock: LE001');
-	is($asks->query(q{SELECT try_acquire_lock('for nobody else')}) . $asks->error, '', 'nor does a try that fails wait');
+	like($asks->error, qr/ERROR:  LE001/, 'await_lock() raises LE001 on the old primary');
+	is($asks->query(q{SELECT try_acquire_lock('for nobody else')}) . $asks->error, '', 'a failed try_acquire_lock() does not wait on the old primary');
 	$asks->quit;
-	is(one($standby{s1}, "SELECT is_held('both', $both), is_leader('both', $reign)"), 't|t', 'they are held there all the same');
+	is(one($standby{s1}, "SELECT is_held('both', $both), is_leader('both', $reign)"), 't|t', 'the lock and the leadership are held on the new primary');
 
-	# and comes to an end
+	# The old primary can be stopped.
 	$primary->stop('fast');
 	foreach my $s ($renewing, $client{remote_apply})
 	{
-		is($s->wait, undef, 'no answer');
-		like($s->error, qr/FATAL:  57P01: |server closed the connection/, 'the server goes down');
+		is($s->wait, undef, 'the waiting call returns nothing');
+		like($s->error, qr/FATAL:  57P01: |server closed the connection/, 'the waiting call ends with the server');
 	}
 	$_->quit foreach values(%client), values(%next), @asking, $renewing;
 };

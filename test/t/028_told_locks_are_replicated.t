@@ -16,7 +16,7 @@ $primary->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
 $primary->reload;
 wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
 
-# What this session acquires is not waited for.
+# This session does not wait for the standby.
 my $local = session($primary, connstr => q{options='-c synchronous_commit=local'});
 my $old_lock = $local->query(q{SELECT acquire_lock('old lock', '1 min')});
 my $old_place = $local->query(q{SELECT token FROM enqueue_lock('old place', '1 min')});
@@ -40,7 +40,7 @@ my @calls = (
 	"is_leader('election', $term)", "renew_leadership('election', $term) IS NOT NULL",
 	"await_leadership('election', $term)", "(SELECT term = $term FROM current_leader('election'))");
 
-# A primary that is cut off must not go on confirming leases.
+# A primary that is cut off must not continue to confirm leases.
 push @calls, "renew_lock('old lock', $old_lock) IS NOT NULL", "keep_alive($old_lease) IS NOT NULL", "(SELECT count(*) = 0 FROM lease_holds($old_lease))", "await_lock('old place', $old_place)";
 my %session = map { $_ => session($primary) } @calls;
 
@@ -58,8 +58,8 @@ foreach my $call (@calls)
 kill 'CONT', $receiver;
 foreach my $call (@calls)
 {
-	is($session{$call}->wait, 't', "$call is answered when the standby is back");
-	is($session{$call}->error =~ s/^(?:psql:\S+ )?(?:WARNING:  25P01|NOTICE:  00000).*//msr, '', 'without an error');
+	is($session{$call}->wait, 't', "$call returns when the standby continues");
+	is($session{$call}->error =~ s/^(?:psql:\S+ )?(?:WARNING:  25P01|NOTICE:  00000).*//msr, '', "$call returns without an error");
 	$session{$call}->quit;
 }
 $local->quit;

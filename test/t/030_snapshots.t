@@ -14,8 +14,8 @@ my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = 100ms\
 my $control = session($node);
 my $holder = session($node);
 
-# A wait that keeps its snapshot for a minute, while all of the rest is tested; in a database of its own, where that is in
-# nobody's way.
+# A wait that keeps its snapshot for a minute while the other cases are tested. It has a database of its own, where it
+# blocks nothing.
 one('CREATE DATABASE kept');
 one('CREATE EXTENSION lock_election', 'kept');
 my @minute = map { session($node, dbname => 'kept') } 1 .. 2;
@@ -75,7 +75,7 @@ DECLARE token bigint := in_cursor();
 BEGIN RETURN (SELECT count(*) || '|' || count(DISTINCT id) || '|' || sum(v) FROM t); END $$;
 SQL
 
-# The holder takes lock x, and lets it go.
+# The holder acquires lock x; let_go() releases it.
 sub hold { $holder->query(q{SELECT acquire_lock('x', ttl => NULL)}); return; }
 
 sub let_go { $holder->query(q{SELECT release_lock('x')}); return; }
@@ -100,10 +100,7 @@ my $warning = qr/WARNING:  01000: this (?:statement|transaction) continues with 
 DETAIL:  It might not see the changes that the previous holder committed\.
 HINT:  Acquire it in a statement of its own, in READ COMMITTED, or before the transaction begins\.$/m;
 
-# A case: title, statements, options.  The last statement of the list waits.
-#   given_up    the snapshot is not kept
-#   warning     the grant comes with the warning
-#   after       a statement that ends the case
+# One case: title, statements, options. The last statement of the list waits.
 sub wait_case
 {
 	my ($title, $statements, %opts) = @_;
@@ -113,7 +110,7 @@ sub wait_case
 
 	hold();
 	$s->query($_) foreach @before;
-	is($s->error, '', "$title: its begin") if @before;
+	is($s->error, '', "$title: earlier statements succeed") if @before;
 	$s->async($sql);
 	until_waiting($s->pid);
 	if ($opts{given_up})
@@ -126,18 +123,18 @@ sub wait_case
 	}
 	let_go();
 	my $answer = $s->wait;
-	unlike($s->error, qr/ERROR/, "$title: granted");
-	like($answer, $opts{answer}, "$title: the answer") if $opts{answer};
+	unlike($s->error, qr/ERROR/, "$title: the lock is granted");
+	like($answer, $opts{answer}, "$title: the result") if $opts{answer};
 	if ($opts{warning})
 	{
-		like($s->error, $warning, "$title: a warning");
+		like($s->error, $warning, "$title: a warning is given");
 	}
 	else
 	{
 		is($s->error, '', "$title: no warning") unless $opts{notice};
 	}
 	$s->query($opts{after}) if $opts{after};
-	is($s->error, '', "$title: its end") if $opts{after};
+	is($s->error, '', "$title: the last statement succeeds") if $opts{after};
 	$s->quit;
 	forget();
 	return;
@@ -146,7 +143,7 @@ sub wait_case
 my $token = qr/^\d+$/;
 my @bare = (given_up => 1, answer => $token);
 
-# --- given up ---
+# --- the snapshot is given up ---
 
 wait_case('bare call', [q{SELECT acquire_lock('x')}], @bare);
 wait_case('bare call with arguments', [q{SELECT acquire_lock(name => 'x', ttl => '1 min', wait => '1 min', owner => 'me')}], @bare);
@@ -167,7 +164,7 @@ wait_case('several statements in one message', [q{SELECT count(*) FROM t \; SELE
 wait_case('read only', ['BEGIN READ ONLY', q{SELECT acquire_lock('x')}], @bare, after => 'COMMIT');
 wait_case('an inlined function', [q{SELECT inlined('x')}], @bare);
 
-# --- kept ---
+# --- the snapshot is kept ---
 
 wait_case('REPEATABLE READ block', ['BEGIN ISOLATION LEVEL REPEATABLE READ', q{SELECT acquire_lock('x')}], warning => 1, after => 'COMMIT');
 wait_case('SERIALIZABLE block', ['BEGIN ISOLATION LEVEL SERIALIZABLE', q{SELECT acquire_lock('x')}], warning => 1, after => 'COMMIT');
@@ -237,9 +234,9 @@ wait_case('exported snapshot', [ 'BEGIN', 'SELECT pg_export_snapshot()', q{SELEC
 wait_case('cursor opened by a stable argument', [ 'BEGIN', q{SELECT acquire_lock(left(open_stable('x')::text, 1))} ], after => 'COMMIT');
 wait_case('cursor opened by a volatile argument', [ 'BEGIN', q{SELECT acquire_lock(left(open_volatile('x')::text, 1))} ], after => 'COMMIT');
 
-# --- granted at once ---
+# --- granted without a wait ---
 
-# A case: title, statements, of which the last but one acquires; whether that gives the warning.
+# One case: title, statements, of which the last but one acquires, and whether that gives the warning.
 foreach my $case (
 	[ 'bare call', [ q{SELECT acquire_lock('x')}, 'SELECT 1' ], 0 ],
 	[ 'transaction block', [ 'BEGIN', 'SELECT count(*) FROM t', q{SELECT acquire_lock('x')}, 'COMMIT' ], 0 ],
@@ -272,23 +269,24 @@ foreach my $case (
 
 	$control->query(q{SELECT acquire_lock('taken')}) if $title =~ /refused/;
 	$s->query($_) foreach @before;
-	is($s->error, '', "at once, $title: its begin");
+	is($s->error, '', "without a wait, $title: earlier statements succeed");
 	$s->query($acquire);
-	is(scalar(() = $s->error =~ /$warning/g), $warns, "at once, $title: " . ($warns ? 'one warning' : 'no warning'));
-	unlike($s->error, qr/WARNING/, "at once, $title: not of any kind") unless $warns;
-	is(scalar(() = $s->error =~ /WARNING/g), $warns, "at once, $title: not more") if $warns;
+	is(scalar(() = $s->error =~ /$warning/g), $warns, "without a wait, $title: " . ($warns ? 'one warning' : 'no warning'));
+	unlike($s->error, qr/WARNING/, "without a wait, $title: no other warning") unless $warns;
+	is(scalar(() = $s->error =~ /WARNING/g), $warns, "without a wait, $title: no second warning") if $warns;
 	my $whose = $title =~ /REPEATABLE|SERIALIZABLE/ ? 'transaction' : 'statement';
-	like($s->error, qr/this $whose continues/, "at once, $title: whose snapshot it is") if $warns;
+	like($s->error, qr/this $whose continues/, "without a wait, $title: the warning names the owner of the snapshot") if $warns;
 	$s->query($after);
-	is($s->error, '', "at once, $title: its end");
+	is($s->error, '', "without a wait, $title: the last statement succeeds");
 	$s->quit;
 	$control->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 }
 
-# Two statements are bound before the first is executed: the second reads with a snapshot older than the grant.
+# Two statements are bound before the first is executed, so the second one reads with a snapshot that is older than the
+# grant.
 foreach my $waits (0, 1)
 {
-	my $how = $waits ? 'after a wait' : 'at once';
+	my $how = $waits ? 'after a wait' : 'without a wait';
 
 	foreach my $case (
 		[ 'bound before', 'SELECT count(*) FROM one', qr/^WARNING 01000 this transaction continues with a snapshot/ ],
@@ -322,8 +320,8 @@ foreach my $waits (0, 1)
 	}
 }
 
-# Only what is bound when the lock is granted, and not dropped or executed before: bind (b), close (c), execute (e) portals, of
-# which number 1 acquires, and 2 and 3 read.
+# The warning is given only for portals that are bound when the lock is granted and have not been dropped or executed
+# before. Steps: bind (b), close (c), execute (e) of portals. Portal 1 acquires the lock, portals 2 and 3 read.
 {
 	my $w = LeWire->new($node);
 
@@ -361,7 +359,7 @@ foreach my $waits (0, 1)
 
 # --- the extended protocol ---
 
-# Bare calls by Parse, Bind, Execute: title, settings, statement, types, values.
+# Bare calls with Parse, Bind and Execute: title, plan, statement, types, values.
 foreach my $case (
 	[ 'unnamed', '', 'SELECT acquire_lock($1)', [UNKNOWN], ['x'] ],
 	[ 'varchar', '', 'SELECT acquire_lock($1)', [VARCHAR], ['x'] ],
@@ -388,15 +386,15 @@ foreach my $case (
 		until_waiting($w->pid);
 		is(xmin($w->pid), '', "extended protocol, $title, call $round: the snapshot is given up");
 		let_go();
-		like($w->wait('Z'), $token, "extended protocol, $title, call $round: granted");
+		like($w->wait('Z'), $token, "extended protocol, $title, call $round: the lock is granted");
 		is($w->error, '', "extended protocol, $title, call $round: no warning");
 		forget();
 	}
 	$w->quit;
 }
 
-# In a transaction block a portal outlives its call, and so does its snapshot.  What was given up for the wait does not hold up
-# VACUUM after it either: there is a new one.
+# In a transaction block, a portal and its snapshot outlive its call. The snapshot after the wait is a new one, so it
+# does not hold back VACUUM.
 {
 	my $w = LeWire->new($node);
 
@@ -411,17 +409,17 @@ foreach my $case (
 	$node->safe_psql('postgres', 'UPDATE t SET v = v + 1 WHERE id = 1') foreach 1 .. 3;
 	my $next = $control->query('SELECT pg_snapshot_xmax(pg_current_snapshot())');
 	let_go();
-	like($w->wait('Z'), $token, 'a portal that is not closed: granted');
+	like($w->wait('Z'), $token, 'a portal that is not closed: the lock is granted');
 	my $xmin = xmin($w->pid);
-	isnt($xmin, '', 'a portal that is not closed has a snapshot');
-	cmp_ok($xmin || 0, '>=', $next, 'of after the wait');
+	isnt($xmin, '', 'a portal that is not closed has a snapshot after the wait');
+	cmp_ok($xmin || 0, '>=', $next, 'the snapshot of the portal is newer than the wait');
 	$w->query('COMMIT');
 	$w->wait('Z');
 	$w->quit;
 	forget();
 }
 
-# Changes and removes every version of every row that nobody can see any more, twice.
+# Updates all rows, and removes all versions that no snapshot can see, twice.
 sub churn
 {
 	foreach (1 .. 2)
@@ -432,7 +430,7 @@ sub churn
 	return;
 }
 
-# A portal that is suspended while the wait lasts reads on with its snapshot.
+# A portal that is suspended during the wait continues to read with its snapshot.
 {
 	my $w = LeWire->new($node);
 
@@ -447,10 +445,10 @@ sub churn
 	$w->execute('');
 	$w->flush;
 	until_waiting($w->pid);
-	isnt(xmin($w->pid), '', 'beside a suspended portal the snapshot is kept');
+	isnt(xmin($w->pid), '', 'the snapshot is kept if a portal is suspended');
 	churn();
 	let_go();
-	like($w->wait('C'), $token, 'beside a suspended portal: granted');
+	like($w->wait('C'), $token, 'the lock is granted while a portal is suspended');
 	$w->execute('p', 0);
 	$w->sync;
 	$rows .= "\n" . $w->wait('Z');
@@ -462,7 +460,8 @@ sub churn
 
 # --- no row is missed ---
 
-# In each of these a query goes on reading t after the wait.  $wait_once is called for every row, and waits for id 1.
+# In each of these cases, a query continues to read t after the wait. The function is called for each row, and waits for
+# id 1.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION f_perform(id int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 BEGIN IF id = 1 THEN PERFORM acquire_lock('x'); END IF; RETURN id; END $$;
@@ -522,7 +521,7 @@ sub misses_nothing
 	until_waiting($s->pid);
 	churn();
 	let_go();
-	is((split /\n/, $s->wait // 'dead')[-1], $expected, "$title: every row once, as of the statement's begin");
+	is((split /\n/, $s->wait // 'dead')[-1], $expected, "$title: each row once, as of the start of the statement");
 	unlike($s->error, qr/ERROR/, "$title: no error");
 	$s->quit;
 	forget();
@@ -551,7 +550,7 @@ misses_nothing('cursor', 'BEGIN', 'DECLARE c CURSOR FOR ' . sprintf($scan, 'f_pe
 misses_nothing('CREATE TABLE AS',
 	q{CREATE TEMP TABLE got AS SELECT f_perform(id) AS id, v FROM t \; SELECT count(*), count(DISTINCT id), sum(v) FROM got});
 
-# A function called without a query around it, which reads on with the snapshot of the call.
+# A function called by the fast path, without a query. It continues to read with the snapshot of the call.
 {
 	my $w = LeWire->new($node);
 	my $expected = $control->query(q{SELECT '2000|2000|' || sum(v) FROM t});
@@ -562,12 +561,12 @@ misses_nothing('CREATE TABLE AS',
 	isnt(xmin($w->pid), '', 'fast path: the snapshot is kept');
 	churn();
 	let_go();
-	is($w->wait('Z'), $expected, "fast path: every row once, as of the call");
+	is($w->wait('Z'), $expected, "fast path: each row once, as of the call");
 	$w->quit;
 	forget();
 }
 
-# Nor does a release in such a function take effect before its transaction ends.
+# A release in such a function takes effect only when its transaction ends.
 {
 	my $w = LeWire->new($node);
 	my $s = session($node);
@@ -583,16 +582,18 @@ SQL
 	$w->wait('Z');
 	$w->call($control->query(q{SELECT 'release_by_cursor'::regproc::oid}));
 	wait_until(sub { $control->query("SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $w->pid ]}") eq 'advisory' })
-	  or die 'does not come to the gate';
-	is($s->query(q{SELECT try_acquire_lock('x')}), '', 'fast path: a release by cursor waits for the commit');
+	  or die 'the function does not wait for the advisory lock';
+	is($s->query(q{SELECT try_acquire_lock('x')}), '',
+		'fast path: a release with a cursor takes effect only at the commit');
 	$gate->query('SELECT pg_advisory_unlock(2)');
-	is($w->wait('Z'), 't', 'fast path: released');
-	like($s->query(q{SELECT acquire_lock('x', wait => '20 s')}), $token, 'fast path: free after the commit');
+	is($w->wait('Z'), 't', 'fast path: the call returns after its release');
+	like($s->query(q{SELECT acquire_lock('x', wait => '20 s')}), $token,
+		'fast path: the lock is free after the commit');
 	$_->quit foreach $w, $s, $gate;
 	forget();
 }
 
-# Cursors that were open before the wait, and read on after it.
+# Cursors that are open before the wait are read after it.
 foreach my $open (
 	[ 'DECLARE', 'DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id', q{SELECT acquire_lock('x')} ],
 	[ 'FETCH before', "DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id \\; FETCH 1 FROM c \\; MOVE PRIOR c", q{SELECT acquire_lock('x')} ],
@@ -606,21 +607,22 @@ foreach my $open (
 	hold();
 	$s->query('BEGIN');
 	$s->query($before);
-	is($s->error, '', "open cursor, $title: opened");
+	is($s->error, '', "open cursor, $title: the cursor is opened");
 	$s->async($sql);
 	until_waiting($s->pid);
 	churn();
 	let_go();
-	like($s->wait, $token, "open cursor, $title: granted");
+	like($s->wait, $token, "open cursor, $title: the lock is granted");
 	my @ids = split /\n/, $s->query('FETCH ALL FROM c');
 	is_deeply(\@ids, [ 1 .. 2000 ], "open cursor, $title: misses no row");
 	$s->quit;
 	forget();
 }
 
-# --- VACUUM and CREATE INDEX CONCURRENTLY beside waiters ---
+# --- VACUUM and CREATE INDEX CONCURRENTLY while sessions wait ---
 
-# Waiters of every bare kind.  No transaction has read t: it would have a lock on it, which also stops some commands.
+# Starts waiters of each kind that gives up its snapshot. No transaction has read t, because its lock on t would also
+# block some commands.
 sub many_waiters
 {
 	my @waiters;
@@ -647,11 +649,11 @@ sub many_waiters
 	return @waiters;
 }
 
-# Ends the sessions: closing them, not granting, because some are in a block.
+# Ends the sessions. They are terminated instead of granted the lock, because some are in a transaction block.
 sub end_waiters
 {
 	$control->query("SELECT pg_terminate_backend(pid) FROM lock_election.waiters WHERE name = 'x'");
-	wait_until(sub { $control->query('SELECT count(*) FROM lock_election.waiters') eq '0' }) or die 'waiters stay';
+	wait_until(sub { $control->query('SELECT count(*) FROM lock_election.waiters') eq '0' }) or die 'the waiters do not end';
 	return;
 }
 
@@ -668,63 +670,65 @@ hold();
 my @waiters = many_waiters();
 $node->safe_psql('postgres', 'UPDATE t SET v = v + 1');
 like(command_in('VACUUM (VERBOSE) t', 10_000), qr/tuples: \d{4,} removed, 2000 remain, 0 are dead but not yet removable/,
-	'VACUUM removes the dead rows beside waiters');
-is(command_in('CREATE INDEX CONCURRENTLY beside ON t (v)', 10_000), '', 'CREATE INDEX CONCURRENTLY ends beside waiters');
-is(command_in('REINDEX INDEX CONCURRENTLY beside', 10_000), '', 'REINDEX CONCURRENTLY ends beside waiters');
-is(command_in('DROP INDEX CONCURRENTLY beside', 10_000), '', 'DROP INDEX CONCURRENTLY ends beside waiters');
-is($control->query("SELECT count(*) FROM lock_election.waiters WHERE name = 'x'"), '6', 'and the waiters still wait');
+	'VACUUM removes the dead rows while sessions wait');
+is(command_in('CREATE INDEX CONCURRENTLY beside ON t (v)', 10_000), '', 'CREATE INDEX CONCURRENTLY ends while sessions wait');
+is(command_in('REINDEX INDEX CONCURRENTLY beside', 10_000), '', 'REINDEX CONCURRENTLY ends while sessions wait');
+is(command_in('DROP INDEX CONCURRENTLY beside', 10_000), '', 'DROP INDEX CONCURRENTLY ends while sessions wait');
+is($control->query("SELECT count(*) FROM lock_election.waiters WHERE name = 'x'"), '6',
+	'the sessions still wait after these commands');
 end_waiters();
 
-# The manager comes back: its callers take no new snapshot while they wait for it.
+# The manager is replaced: waiting calls take no new snapshot while they wait for the next one.
 @waiters = many_waiters();
 my $manager = $control->query('SELECT pid FROM lock_election.manager');
 $control->query("SELECT pg_terminate_backend($manager)");
 wait_until(sub { $control->query("SELECT count(*) FROM lock_election.manager WHERE pid <> $manager") eq '1' }) or die 'no manager';
 until_waiting(map { $_->pid } @waiters);
 is($control->query('SELECT count(backend_xmin) FROM pg_stat_activity JOIN lock_election.waiters USING (pid)'), '0',
-	'no snapshot after a restart of the manager either');
+	'waiting calls have no snapshot after a restart of the manager');
 end_waiters();
 let_go();
 
-# A notice that says that the connection waits for itself takes no snapshot either.
+# A session that waits for itself gets a notice, for which it takes no snapshot.
 {
 	my $s = session($node);
 
 	$s->query(q{SELECT acquire_lock('own')});
 	$s->async(q{SELECT acquire_lock('own')});
 	until_waiting($s->pid);
-	is(xmin($s->pid), '', 'a wait for oneself: the snapshot is given up');
+	is(xmin($s->pid), '', 'a session that waits for itself gives up its snapshot');
 	$control->query(q{SELECT force_release_lock('own')});
-	like($s->wait, $token, 'a wait for oneself: granted by force');
-	like($s->error, qr/NOTICE:  00000: .*already held by this connection/, 'a wait for oneself: the notice');
+	like($s->wait, $token, 'a session that waits for itself is granted the lock by force');
+	like($s->error, qr/NOTICE:  00000: .*already held by this connection/,
+		'a session that waits for itself gets a notice');
 	$s->quit;
 	$control->query(q{SELECT force_release_lock('own')});
 }
 
-# A wait for a permit, in the same way.
+# The same for a permit.
 {
 	my $s = session($node);
 
 	$holder->query(q{SELECT acquire_permit('pool', 1, ttl => NULL)});
 	$s->async(q{SELECT acquire_permit('pool', 1)});
 	until_waiting($s->pid);
-	is(xmin($s->pid), '', 'permit: the snapshot is given up');
+	is(xmin($s->pid), '', 'a wait for a permit gives up the snapshot');
 	$holder->query(q{SELECT release_lock('pool')});
-	like($s->wait, $token, 'permit: granted');
-	is($s->error, '', 'permit: no warning');
+	like($s->wait, $token, 'the permit is granted');
+	is($s->error, '', 'the grant of the permit gives no warning');
 	$s->query(q{SELECT release_lock('pool')});
 	$holder->query(q{SELECT acquire_permit('pool', 1, ttl => NULL)});
 	$s->async(q{SELECT acquire_permit('pool', 1) FROM one});
 	until_waiting($s->pid);
 	isnt(xmin($s->pid), '', 'permit, FROM a table: the snapshot is kept');
 	$holder->query(q{SELECT release_lock('pool')});
-	like($s->wait, $token, 'permit, FROM a table: granted');
-	like($s->error, qr/WARNING/, 'permit, FROM a table: a warning');
+	like($s->wait, $token, 'permit, FROM a table: the permit is granted');
+	like($s->error, qr/WARNING/, 'permit, FROM a table: a warning is given');
 	$s->query(q{SELECT release_lock('pool')});
 	$s->quit;
 }
 
-# The control: the same with PostgreSQL's advisory locks, and with a wait that keeps its snapshot.
+# For comparison: PostgreSQL's advisory locks, and a wait that keeps its snapshot, do block these commands.
 foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'SELECT pg_advisory_lock(1)', 'SELECT pg_advisory_unlock(1)' ],
 	[ 'acquire_lock in a function', q{SELECT acquire_lock('x', ttl => NULL)}, 'SELECT in_plpgsql()', q{SELECT release_lock('x')} ])
 {
@@ -737,9 +741,9 @@ foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'S
 	  or die "$title does not wait";
 	isnt(xmin($s->pid), '', "$title: a waiter has a snapshot");
 	$node->safe_psql('postgres', 'UPDATE t SET v = v + 1');
-	like(command_in('VACUUM (VERBOSE) t', 10_000), qr/2000 are dead but not yet removable/, "$title: VACUUM removes nothing beside a waiter");
+	like(command_in('VACUUM (VERBOSE) t', 10_000), qr/2000 are dead but not yet removable/, "$title: VACUUM removes nothing while a session waits");
 	like(command_in('CREATE INDEX CONCURRENTLY beside ON t (v)', 1_000), qr/canceling statement due to statement timeout/,
-		"$title: CREATE INDEX CONCURRENTLY does not end beside a waiter");
+		"$title: CREATE INDEX CONCURRENTLY does not end while a session waits");
 	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS beside');
 	$holder->query($release);
 	$s->wait;
@@ -747,7 +751,7 @@ foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'S
 	forget();
 }
 
-# --- what is seen after the wait ---
+# --- data that is visible after the wait ---
 
 {
 	my $s = session($node);
@@ -755,22 +759,22 @@ foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'S
 	$node->safe_psql('postgres', 'CREATE TABLE money (v int); INSERT INTO money VALUES (0)');
 	hold();
 	$s->query('BEGIN');
-	is($s->query('SELECT v FROM money'), '0', 'before the wait');
+	is($s->query('SELECT v FROM money'), '0', 'the value before the wait');
 	$s->async(q{SELECT acquire_lock('x')});
 	until_waiting($s->pid);
 	$holder->query('UPDATE money SET v = 1');
 	let_go();
 	my $got = $s->wait;
-	like($got, $token, 'the statement that waited answers');
-	is($s->query(q{SELECT is_held('x', } . $got . ')'), 't', 'its token holds the lock');
-	is($s->query('SELECT v FROM money'), '1', 'the next statement sees what the holder before has committed');
+	like($got, $token, 'the waiting statement returns a token');
+	is($s->query(q{SELECT is_held('x', } . $got . ')'), 't', 'the token holds the lock');
+	is($s->query('SELECT v FROM money'), '1', 'the next statement sees what the previous holder has committed');
 	$s->query('COMMIT');
-	is(xmin($s->pid), '', 'no snapshot is left behind');
+	is(xmin($s->pid), '', 'no snapshot is kept after the transaction');
 	$s->quit;
 	forget();
 }
 
-# In one message: the statements behind the call too.
+# Statements after the call in the same message also see it.
 {
 	my $s = session($node);
 
@@ -779,26 +783,27 @@ foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'S
 	until_waiting($s->pid);
 	$holder->query('UPDATE money SET v = 10');
 	let_go();
-	like($s->wait, qr/^\d+\n10\n11$/, 'statements of the same message see it');
+	like($s->wait, qr/^\d+\n10\n11$/,
+		'later statements of the same message see what the previous holder has committed');
 	$s->quit;
 	forget();
 }
 
-# A wait that ends without a grant leaves the transaction in order.
+# After a wait without a grant, the transaction still works.
 {
 	my $s = session($node);
 
 	hold();
 	$s->query('BEGIN');
-	is($s->query(q{SELECT acquire_lock('x', wait => '100 ms')}), '', 'not granted');
-	is($s->error, '', 'not granted: no warning');
-	is($s->query('SELECT count(*) FROM t'), '2000', 'not granted: the transaction goes on');
+	is($s->query(q{SELECT acquire_lock('x', wait => '100 ms')}), '', 'the wait times out');
+	is($s->error, '', 'a timed-out wait gives no warning');
+	is($s->query('SELECT count(*) FROM t'), '2000', 'the transaction continues after a timed-out wait');
 	$s->query('SAVEPOINT s');
 	$s->query(q{SET LOCAL lock_timeout = '100 ms'});
 	$s->query(q{SELECT acquire_lock('x')});
-	like($s->error, qr/55P03/, 'lock_timeout');
+	like($s->error, qr/55P03/, 'a wait is ended by lock_timeout');
 	$s->query('ROLLBACK TO s');
-	is($s->query('SELECT count(*) FROM t'), '2000', 'lock_timeout: the transaction goes on from its savepoint');
+	is($s->query('SELECT count(*) FROM t'), '2000', 'the transaction continues from its savepoint after lock_timeout');
 	$s->query('COMMIT');
 	let_go();
 	$s->quit;
@@ -809,10 +814,12 @@ $control->quit;
 nothing_left($node);
 
 my $held = qr/LOG:  a wait for (.*) has held a snapshot for 60 seconds$/m;
-ok(wait_until(sub { return $node->log_contains($held); }, 120), 'that a wait holds a snapshot for a minute is logged');
+ok(wait_until(sub { return $node->log_contains($held); }, 120),
+	'a wait that has held a snapshot for a minute is logged');
 $minute[0]->query(q{SELECT release_lock('a minute')});
-like($minute[1]->wait, qr/^\d+$/, 'and it goes on');
+like($minute[1]->wait, qr/^\d+$/, 'the logged wait is granted the lock');
 $_->quit foreach @minute;
-is(join(' and ', slurp_file($node->logfile) =~ /$held/g), 'lock "a minute"', 'once, and of no other wait');
+is(join(' and ', slurp_file($node->logfile) =~ /$held/g), 'lock "a minute"',
+	'the log has one such message, and none of another wait');
 $node->stop;
 done_testing();
