@@ -161,7 +161,7 @@ subtest 'a synchronous standby' => sub {
 		my @released = map { $local->query(q{SELECT acquire_lock('local', '1 h')}); $local->query(q{SELECT release_lock('local')}) } 1 .. 20;
 		is("@released", join(' ', ('t') x 20), "$level: a session at level local does not wait");
 		my $bound_token = $bound->query(q{SELECT acquire_lock('bound', NULL)});
-		like($bound_token, qr/^\d+$/, "$levelNULL => : a bound lock does not wait => NULL");
+		like($bound_token, qr/^\d+$/, "$level: a bound lock does not wait");
 		is($bound->query("SET statement_timeout = '10 s'; SELECT is_held('bound', $bound_token)"), 't', "$level: is_held() of a bound lock does not wait");
 		$bound->query(q{SELECT release_lock('bound')});
 

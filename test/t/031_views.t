@@ -105,7 +105,7 @@ is($s->query('SELECT count(*) FROM lock_election.manager, lock_election.stat'), 
 foreach my $table (qw(slot meta incarnation_floor))
 {
 	$s->query("SELECT * FROM _lock_election.$table");
-	like($s->error, qr/ERROR:  42501/, "table $tablecannot be read by other roles");
+	like($s->error, qr/ERROR:  42501/, "table $table cannot be read by other roles");
 }
 $s->query('SELECT lock_election.stat_reset()');
 like($s->error, qr/ERROR:  42501/, 'stat_reset cannot be called by other roles');

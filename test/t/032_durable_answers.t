@@ -9,16 +9,17 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-# --- what is asked ---
+# --- the calls ---
 
-# %n: a name of its own; %k: the kind; %v: the last value of the setup's, which a session makes that waits for nothing;
-# %h: the value before that.  "always": it has to last, even if the lock is bound to its connection.
+# In a statement: %n is a name of its own, %k the kind of lease, %v the last value that the setup returned, and %h the
+# value before that. The setup runs in a session that waits for nothing. Flag "always": the change must be durable even
+# if the lock is bound to its connection.
 my $lock = q{SELECT acquire_lock('%n', %k, owner => 'me')};
 my $term = q{SELECT campaign('%n', 'c', %k, owner => 'me')};
 my $several = q{SELECT acquire_lock('%n b', '1 h'); SELECT token FROM enqueue_locks(ARRAY['%n', '%n b'], %k)};
 my $places = q{SELECT acquire_lock('%n', '1 h'); SELECT token FROM enqueue_lock('%n', %k)};
 
-# What tells that something is so.
+# Calls that reveal the state.
 my @reveals = (
 	[ 'is_held', $lock, q{SELECT is_held('%n', %v)} ],
 	[ 'renew_lock', $lock, q{SELECT renew_lock('%n', %v) IS NOT NULL} ],
@@ -51,7 +52,7 @@ my @lease_reveals = (
 	[ 'lease_holds, queued', $places, q{SELECT (SELECT count(*) = 1 FROM lease_holds(%l) WHERE queue_position = 1)} ],
 	[ 'keep_alive, long', q{SELECT grant_lease('1 h')}, q{SELECT keep_alive(%v) IS NOT NULL} ]);
 
-# What changes something.  "lazy": a crash may take it back, unless the TTL is long.
+# Calls that change the state. Flag "lazy": a crash may undo it, unless the TTL is long.
 my @writes = (
 	[ 'acquire_lock', '', q{SELECT acquire_lock('%n', %k) > 0} ],
 	[ 'try_acquire_lock', '', q{SELECT try_acquire_lock('%n', %k) > 0} ],
@@ -91,7 +92,7 @@ my @lease_writes = (
 	[ 'revoke_lease, long', q{SELECT grant_lease('301 s')}, q{SELECT revoke_lease(%v)} ],
 	[ 'advance_revision', '', q{SELECT advance_revision(((SELECT incarnation FROM lock_election.manager) + 1) << 28) > 0} ]);
 
-# What is answered when somebody else lets go, which comes last.
+# Calls that wait, and the call of another session that ends the wait.
 my @waits = (
 	[ 'acquire_lock', q{SELECT acquire_lock('%n', '1 h')}, q{SELECT acquire_lock('%n', %k) > 0}, '', q{SELECT release_lock('%n', %v)} ],
 	[ 'acquire_permit', q{SELECT acquire_permit('%n', 1, '1 h')}, q{SELECT acquire_permit('%n', 1, %k) > 0}, '', q{SELECT release_lock('%n', %v)} ],
@@ -102,7 +103,7 @@ my @waits = (
 	[ 'await_leadership', q{SELECT campaign('%n', 'a', '1 h'); SELECT term FROM enqueue_candidate('%n', 'c', %k)},
 		q{SELECT await_leadership('%n', %v, '1 h')}, '', q{SELECT resign('%n', %h)} ]);
 
-# %l is a lease of five minutes.
+# %l is a named lease of five minutes.
 my %kind = (own => q{'1 min'}, long => q{'1 h'}, lease => 'NULL, lease => %l', bound => 'NULL');
 my $names = 0;
 
@@ -122,7 +123,7 @@ sub cases
 {
 	my ($rows, %of) = @_;
 
-	# what is bound to a connection: that alone can acquire it once more, and it has no time that an eviction could leave
+	# A bound lock can be acquired once more only by its own connection, and it has no remaining time after an eviction.
 	return map {
 		my $kind = $_;
 		map { case($kind, $_) } grep { $kind ne 'bound' || $_->[0] !~ /once more|^evict/ } @$rows, @{ $of{$kind} // [] }
@@ -139,9 +140,9 @@ sub write_cases
 	return @cases;
 }
 
-# --- asking it ---
+# --- running the calls ---
 
-# Nothing is announced, and there is memory for all pages: who announces flushes the WAL, and so does who writes a page.
+# Announcing and writing pages would flush the WAL. Therefore nothing is announced, and all pages fit into memory.
 my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => <<'CONF');
 autovacuum = off
 bgwriter_lru_maxpages = 0
@@ -173,11 +174,12 @@ sub answer_of
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $answer = $case->{session}->wait;
-	is($case->{session}->error =~ s/^(?:WARNING:  25P01|psql:\S+ NOTICE:  00000: [^\n]* was acquired by owner).*//msr . $answer, 't', "$case->{title}: answered");
+	is($case->{session}->error =~ s/^(?:WARNING:  25P01|psql:\S+ NOTICE:  00000: [^\n]* was acquired by owner).*//msr . $answer, 't', "$case->{title}: returns");
 	return;
 }
 
-# The processes that wait for this; type Extension is the manager's answer, whose event has a name of its own from 17 on.
+# Returns the processes with this wait event. Type Extension means that they wait for the manager; since PostgreSQL 17,
+# the event has its own name.
 sub event
 {
 	my %waits = map { $_ => 1 } split /\n/, $local->query("SELECT pid FROM pg_stat_activity WHERE '$_[0]' IN (wait_event_type, wait_event) AND state = 'active'");
@@ -186,7 +188,7 @@ sub event
 
 sub syncrep { return event('SyncRep'); }
 
-# A batch that cannot be written: the manager loads its tables again.
+# Makes a batch fail, so that the manager loads its tables again.
 my $ttl = 1;
 
 sub reload
@@ -200,7 +202,7 @@ sub reload
 	like($local->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$other->query('ROLLBACK');
 	$other->quit;
-	cmp_ok($local->query('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'and the tables are loaded again');
+	cmp_ok($local->query('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'the failed batch is counted, so the tables are loaded again');
 	return;
 }
 
@@ -223,8 +225,8 @@ sub clean
 
 # --- the flush ---
 
-# Nothing but an answer's own wait flushes anything: the process that would is stopped.  Flushed at the moment of the answer
-# is then more than there was before what the answer rests on.
+# Only the wait of a reply itself flushes anything, because the WAL writer is stopped. So the WAL position that is
+# flushed when the call returns must be beyond the position before the change.
 subtest 'flushed' => sub {
 	my $s = session($node);
 	my $insert = q{SELECT pg_current_wal_insert_lsn()};
@@ -233,8 +235,8 @@ subtest 'flushed' => sub {
 		my ($answer, $lsn) = $out =~ /\A(.*)\n(\S+)\z/s;
 
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		is($answer, 't', "$case->{title}: answered");
-		is($local->query("SELECT '$lsn'::pg_lsn > '$before'"), 't', 'and flushed');
+		is($answer, 't', "$case->{title}: returns");
+		is($local->query("SELECT '$lsn'::pg_lsn > '$before'"), 't', "$case->{title}: the WAL is flushed");
 	};
 
 	$local = session($node, connstr => q{options='-c synchronous_commit=off'});
@@ -260,7 +262,7 @@ subtest 'flushed' => sub {
 	foreach my $durable ('off', 'on')
 	{
 		$s->query("SET lock_election.durable_release = $durable");
-		# some other process may flush just then: what an answer waits for is flushed each time
+		# Another process may flush at the same time. A reply that waits for a flush is flushed in each try.
 		my @tries = map { [ grep { $_->{lazy} && !$_->{free_to_go} } write_cases() ] } 1 .. ($durable eq 'on' ? 1 : 3);
 		foreach my $i (0 .. $#{ $tries[0] })
 		{
@@ -271,11 +273,11 @@ subtest 'flushed' => sub {
 				prepare($case);
 				my $before = $local->query($insert);
 				my ($answer, $lsn) = split /\n/, $s->query("$case->{call}; SELECT pg_current_wal_flush_lsn()");
-				is($answer, 't', "$title: answered");
+				is($answer, 't', "$title: returns");
 				push @flushed, $local->query("SELECT '$lsn'::pg_lsn > '$before'");
 				last if $flushed[-1] eq 'f';
 			}
-			is($flushed[-1], $durable eq 'on' ? 't' : 'f', $durable eq 'on' ? 'and flushed' : 'without a flush') or diag($title);
+			is($flushed[-1], $durable eq 'on' ? 't' : 'f', $durable eq 'on' ? "$title: the WAL is flushed" : "$title: the WAL is not flushed") or diag($title);
 			note("$title: by another process, $#flushed times") if $durable eq 'off' && $#flushed;
 		}
 		clean();
@@ -288,16 +290,16 @@ subtest 'flushed' => sub {
 		$s->async("$case->{call}; SELECT pg_current_wal_flush_lsn()");
 		wait_until(sub { event('Extension')->{ $s->pid } });
 		my $before = $local->query($insert);
-		is($local->query($case->{free}), 't', "$case->{title}: somebody lets go");
+		is($local->query($case->{free}), 't', "$case->{title}: the other session ends the wait");
 		$flushed->($case, $before, $s->wait);
 	}
 
-	# a lease that was flushed long ago, and what was hung on it since
+	# A lease that was flushed long ago, and locks that were added to it later.
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 	foreach my $more (q{SELECT count(*) FROM try_acquire_each(ARRAY(SELECT 'hung ' || i FROM generate_series(1, 100) AS i), lease => %l)},
 		q{SELECT acquire_lock('queue', '1 h'); SELECT token FROM enqueue_lock('queue', lease => %l)}, q{SELECT campaign('boss', 'c', lease => %l)})
 	{
-		is($s->query("SELECT (SELECT count(*) FROM lease_holds($lease)) >= 0"), 't', 'what is there already is flushed');
+		is($s->query("SELECT (SELECT count(*) FROM lease_holds($lease)) >= 0"), 't', 'the current locks of the lease are flushed');
 		my $before = $local->query($insert);
 		$local->query($more =~ s/%l/$lease/r);
 		$flushed->({ title => "lease_holds after $more" }, $before, $s->query("SELECT count(*) > 0 FROM lease_holds($lease); SELECT pg_current_wal_flush_lsn()"));
@@ -319,7 +321,7 @@ wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_st
 $local = session($node, connstr => q{options='-c synchronous_commit=local'});
 my @sessions;
 
-# All of them wait while the standby does not answer, and are answered when it does.
+# Checks that all calls wait while the standby does not reply, and return when it does.
 sub wait_for_the_standby
 {
 	my (@cases) = @_;
@@ -337,7 +339,7 @@ sub wait_for_the_standby
 		wait_until(sub { my $waits = event('Extension'); return !grep { !$waits->{ $_->{session}->pid } } @cases });
 		foreach my $case (@cases)
 		{
-			is($local->query($case->{free}), 't', "$case->{title}: somebody lets go");
+			is($local->query($case->{free}), 't', "$case->{title}: the other session ends the wait");
 		}
 	}
 	wait_until(sub { my $waits = syncrep(); return !grep { !$waits->{ $_->{session}->pid } && !$_->{session}->ready } @waiting });
@@ -381,7 +383,7 @@ foreach my $kind (sort keys %kind)
 	};
 }
 
-# --- a standby that does not answer ---
+# --- a standby that does not confirm ---
 
 subtest 'not confirmed' => sub {
 	my ($s, $other) = map { session($node) } 1 .. 2;
@@ -420,7 +422,7 @@ subtest 'not confirmed' => sub {
 		[ q{grant_lease('10 min')}, 'a lock', $done ],
 		[ q{advance_revision(((SELECT incarnation FROM lock_election.manager) + 1) << 28)}, 'a lock', $done ]);
 
-	# the answer, and what was said, of a statement that is cancelled when it waits for the standby
+	# Runs a statement, and cancels it when it waits for the standby. Returns its result and messages.
 	my $cancelled = sub {
 		my ($session, $sql) = @_;
 		my $pid = $session->pid;
@@ -437,44 +439,45 @@ subtest 'not confirmed' => sub {
 		my ($call, $what, $detail) = @$case;
 
 		like($cancelled->($s, "SELECT $call"), qr/ERROR:  57014: canceling wait for the replication of $what\nDETAIL:  $detail\n/, "$call is cancelled");
-		unlike($s->error, qr/WARNING|already committed/, 'and that is all that is said');
+		unlike($s->error, qr/WARNING|already committed/, 'the error is the only message');
 	}
 	like($cancelled->($s, "SELECT await_lock('held', $place)"),
-		qr/^psql:\S+ ERROR:  57014: .*DETAIL:  The state that this server reports might not have been replicated\./s, 'nor is a place confirmed');
+		qr/^psql:\S+ ERROR:  57014: .*DETAIL:  The state that this server reports might not have been replicated\./s, 'a place is not confirmed');
 
-	# in a transaction
+	# In a transaction.
 	$s->query('BEGIN');
 	like($cancelled->($s, "SELECT release_lock('renewed', $token)"), qr/^psql:\S+ ERROR:  57014: /, 'a release at commit is not confirmed');
 	$s->query('ROLLBACK');
-	is($local->query("SELECT is_held('renewed', $token)"), 't', 'the lock is still held');
+	is($local->query("SELECT is_held('renewed', $token)"), 't', 'the lock is still held after the cancelled release');
 	$s->query("SET synchronous_commit = local; BEGIN; SELECT release_lock('renewed', $token); SET LOCAL synchronous_commit = on");
 	like($cancelled->($s, 'COMMIT'), qr/WARNING:  .*canceling wait for synchronous replication.*\nDETAIL:  .*already committed locally/,
-		'a COMMIT that releases waits, and says, as any COMMIT, what has happened');
+		'a cancelled COMMIT with a release gives the warning of PostgreSQL');
 	$s->query('RESET synchronous_commit');
 
-	# a grant
-	like($cancelled->($s, "SELECT acquire_lock('new', '1 h')"), qr/^psql:\S+ ERROR:  57014: .*it will be released/s, 'a grant is given back');
-	unlike($s->error, qr/committed/, 'and nothing else is said');
+	# A grant.
+	like($cancelled->($s, "SELECT acquire_lock('new', '1 h')"), qr/^psql:\S+ ERROR:  57014: .*it will be released/s, 'a cancelled grant is released');
+	unlike($s->error, qr/committed/, 'there is no message about a commit');
 
-	# nor to a session that ends, of which no error is said either; a COMMIT says what has happened
+	# A session that is terminated: its grant is released without a message; its COMMIT gives a warning.
 	my ($ends, $commits) = map { session($node) } 1 .. 2;
 	my $log = -s $node->logfile;
 
 	$commits->query("SET synchronous_commit = local; BEGIN; SELECT release_lock('long', $long); SET LOCAL synchronous_commit = on");
 	$ends->async(q{SELECT acquire_lock('new', '1 h')});
 	$commits->async('COMMIT');
-	ok(wait_until(sub { my $waits = syncrep(); return $waits->{ $ends->pid } && $waits->{ $commits->pid } }), 'two sessions wait');
+	ok(wait_until(sub { my $waits = syncrep(); return $waits->{ $ends->pid } && $waits->{ $commits->pid } }), 'two sessions wait for the standby');
 	$local->query('SELECT pg_terminate_backend(' . $_->pid . ')') foreach $ends, $commits;
-	ok(wait_until(sub { !grep { kill 0, $_->pid } $ends, $commits }), 'and end');
-	ok(wait_until(sub { $local->query(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('new', 'long')}) eq '0' }), 'with their locks');
-	ok($node->log_contains(qr/WARNING:  .*replication and terminating connection\n.*DETAIL:  .*already committed locally/, $log), 'a commit is told of');
-	unlike(slurp_file($node->logfile, $log), qr/canceling wait for the replication/, 'a grant is not');
+	ok(wait_until(sub { !grep { kill 0, $_->pid } $ends, $commits }), 'the terminated sessions end');
+	ok(wait_until(sub { $local->query(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('new', 'long')}) eq '0' }), 'the locks of the terminated sessions are released');
+	ok($node->log_contains(qr/WARNING:  .*replication and terminating connection\n.*DETAIL:  .*already committed locally/, $log), 'the log contains a warning about the commit');
+	unlike(slurp_file($node->logfile, $log), qr/canceling wait for the replication/,
+		'the log contains no message about the grant');
 	kill 'CONT', $receiver;
 	$_->wait foreach $ends, $commits;
 	$long = $s->query("SET synchronous_commit = local; SELECT acquire_lock('long', '1 h')");
 	$s->query('RESET synchronous_commit');
 
-	# nor is it an error where the client's encoding has no character for a name in what is said after a commit
+	# A message after a commit must not raise an error, even if the client's encoding lacks a character of a name in it.
 	unreadable_commits('utf8');
 	my $latin = session($node, dbname => 'utf8');
 	$latin->query(q{SET client_encoding = 'LATIN1'; SET synchronous_commit = local;
@@ -483,16 +486,16 @@ subtest 'not confirmed' => sub {
 	foreach my $i (1 .. 6)
 	{
 		is($cancelled->($latin, qq{DO \$\$ BEGIN PERFORM release_lock('r$i'); PERFORM set_config('synchronous_commit', 'on', true); CALL commits(); END \$\$}),
-			'', "a procedure that commits waits, and says nothing that the client cannot read: $i");
+			'', "a procedure that commits is cancelled without a message that the client cannot convert: $i");
 	}
 	kill 'CONT', $receiver;
-	is($latin->query(q{SELECT release_lock('r', acquire_lock('r', '1 h'))}), 't', 'it is committed, and the session goes on');
+	is($latin->query(q{SELECT release_lock('r', acquire_lock('r', '1 h'))}), 't', 'the transactions are committed, and the session still works');
 	$latin->quit;
 	one('DROP DATABASE utf8');
 
-	# as if nothing had been
-	is($s->query("SELECT renew_lock('long', $long)"), '01:00:00', 'renewed when the standby is back');
-	is($s->query("SELECT release_lock('held', $holder)"), 't', 'released');
+	# Everything works when the standby continues.
+	is($s->query("SELECT renew_lock('long', $long)"), '01:00:00', 'a renewal succeeds when the standby continues');
+	is($s->query("SELECT release_lock('held', $holder)"), 't', 'a release succeeds when the standby continues');
 	clean();
 	$_->quit foreach $s, $other;
 };

@@ -16,7 +16,7 @@ sub close_name
 	my ($name, $hold_for, $role) = @_;
 	my $token = $s->query(qq{SET ROLE $role \\; SELECT acquire_lock('$name')});
 
-	is($s->query(qq{SELECT release_lock('$name', $token, hold_for => '$hold_for') \\; RESET ROLE}), 't', "$name: released and closed");
+	is($s->query(qq{SELECT release_lock('$name', $token, hold_for => '$hold_for') \\; RESET ROLE}), 't', "the lock is released and closed: $name");
 	return;
 }
 
@@ -26,104 +26,109 @@ sub wait_for_waiter
 	return;
 }
 
-# --- it is seen ---
+# --- closed names in the views ---
 
 close_name('job', '10 min', 'worker');
 is($s->query("SELECT kind, name, slot, mode, role, token, holds, waiters, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"),
-	'lock|job|||worker|||0|t', 'a closed name that nobody holds is in view locks');
-is($s->query('SELECT count(*) FROM lock_election.elections'), '0', 'and not in view elections');
+	'lock|job|||worker|||0|t', 'locks: a closed name without holder is shown');
+is($s->query('SELECT count(*) FROM lock_election.elections'), '0', 'elections: a closed name is not shown');
 $s->query(q{SELECT await_lock('job', 1)});
-like($s->error, qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'nor does the detail of LE001 count it as held');
+like($s->error, qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'LE001: a closed name counts as not held');
 $t->async(q{SELECT acquire_lock('job')});
 wait_for_waiter('job');
-is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t', 'waiters: nobody blocks it, the name is closed');
-is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'job'}), '1', 'locks: and somebody waits');
+is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t', 'waiters: blocked_by contains 0 for a closed name');
+is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'job'}), '1',
+	'locks: the closed name has a waiter');
 
-# Very many are told in several pages; some end between a name and its first waiter.
+# The views need several pages for these. A page may end between a name and its first waiter.
 my $many = q{SELECT 'closed ' || repeat('-', i % 97) || i AS name FROM generate_series(1, 600) i};
 is($s->query("WITH held AS MATERIALIZED (SELECT name, acquire_lock(name) AS token FROM ($many) n) SELECT count(release_lock(name, token, hold_for => '10 min')) FROM held"),
 	'600', 'many names are closed');
-is($s->query("SELECT count((enqueue_lock(name, '1 h')).token) FROM ($many) n"), '600', 'and each has a waiter');
+is($s->query("SELECT count((enqueue_lock(name, '1 h')).token) FROM ($many) n"), '600', 'each closed name has a waiter');
 is($s->query(q{SELECT count(*), count(DISTINCT name), count(mode), min(waiters), max(waiters) FROM lock_election.locks WHERE name LIKE 'closed %'}),
-	'600|600|0|1|1', 'locks: each of them once');
-is($s->query(q{SELECT count(*), count(DISTINCT name) FROM lock_election.waiters WHERE name LIKE 'closed %'}), '600|600', 'and its waiter');
-$s->query("SELECT force_release_lock(name) FROM ($many) n"); # opens it: the waiter has it
-is($s->query("SELECT count(*) FROM ($many) n WHERE force_release_lock(name) = 1"), '600', 'who waits holds it once it is open');
+	'600|600|0|1|1', 'locks: each closed name is shown once');
+is($s->query(q{SELECT count(*), count(DISTINCT name) FROM lock_election.waiters WHERE name LIKE 'closed %'}), '600|600', 'waiters: each waiter is shown once');
+$s->query("SELECT force_release_lock(name) FROM ($many) n"); # opens the name: the waiter is granted the lock
+is($s->query("SELECT count(*) FROM ($many) n WHERE force_release_lock(name) = 1"), '600', 'each waiter holds its lock after the name is opened');
 
-# --- it is opened ---
+# --- opening a closed name ---
 
 $s->query(q{SET ROLE other \; SELECT force_release_lock('job')});
-like($s->error, qr/ERROR:  42501: .*\n?/, 'another role does not open it');
+like($s->error, qr/ERROR:  42501: .*\n?/, 'another role cannot open the name');
 $s->query('RESET ROLE');
-is($s->query('SELECT count(*) FROM lock_election.waiters'), '1', 'so the waiter waits');
-is($s->query(q{SET ROLE worker \; SELECT force_release_lock('job') \; RESET ROLE}), '0', 'the role that closed it opens it, which ends no holder');
-like($s->error, qr/NOTICE:  00000: lock "job" was closed, and is open again/, 'and is told');
-like($t->wait, qr/^\d+$/, 'the waiter gets it');
-is($s->query('SELECT name, mode, closed_until FROM lock_election.locks'), 'job|exclusive|', 'a held lock is not closed');
+is($s->query('SELECT count(*) FROM lock_election.waiters'), '1', 'the waiter still waits');
+is($s->query(q{SET ROLE worker \; SELECT force_release_lock('job') \; RESET ROLE}), '0', 'the role that closed the name opens it, which ends no holder');
+like($s->error, qr/NOTICE:  00000: lock "job" was closed, and is open again/, 'opening a name gives a notice');
+like($t->wait, qr/^\d+$/, 'the waiter is granted the lock');
+is($s->query('SELECT name, mode, closed_until FROM lock_election.locks'), 'job|exclusive|', 'locks: a held lock is not closed');
 $s->query(q{SELECT force_release_lock('job')});
-is($s->error, '', 'nothing is said where nothing was closed');
-like(slurp($node), qr/role "worker" has opened lock "job" again in database "postgres"/, 'the log tells who opened it');
+is($s->error, '', 'there is no notice if the name was not closed');
+like(slurp($node), qr/role "worker" has opened lock "job" again in database "postgres"/,
+	'the log shows the role that opened the name');
 
 close_name('other job', '10 min', 'worker');
-is($s->query(q{SET ROLE killer \; SELECT force_release_lock('other job') \; RESET ROLE}), '0', 'a member of pg_signal_backend opens it as well');
-like($s->query(q{SELECT try_acquire_lock('other job')}), qr/^\d+$/, 'it is open');
+is($s->query(q{SET ROLE killer \; SELECT force_release_lock('other job') \; RESET ROLE}), '0', 'a member of pg_signal_backend opens the name');
+like($s->query(q{SELECT try_acquire_lock('other job')}), qr/^\d+$/, 'a lock on the opened name is granted');
 $s->query(q{SELECT force_release_lock('other job')});
 
-# Beside holders: a shared lock that one of two has left closed.
+# A shared lock is closed by one of its two holders.
 {
 	my $one = $s->query(q{SELECT acquire_lock('both', mode => 'shared', ttl => '1 h')});
 	my $two = $t->query(q{SELECT acquire_lock('both', mode => 'shared')});
 
 	$t->query("SELECT release_lock('both', $two, hold_for => '10 min')");
-	is($s->query("SELECT mode, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shared|t', 'closed while another one holds it: one row, which says so');
+	is($s->query("SELECT mode, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shared|t', 'locks: a held lock that is closed has one row');
 	$w->async(q{SELECT acquire_lock('both', mode => 'shared')});
 	wait_for_waiter('both');
-	is($s->query('SELECT blocked_by FROM lock_election.waiters'), '{0,' . $s->pid . '}', 'waiters: closed, and held');
-	is($s->query(q{SELECT force_release_lock('both')}), '1', 'force ends the holder and opens it');
-	like($w->wait, qr/^\d+$/, 'so the waiter gets it');
+	is($s->query('SELECT blocked_by FROM lock_election.waiters'), '{0,' . $s->pid . '}',
+		'waiters: blocked_by contains 0 and the holder');
+	is($s->query(q{SELECT force_release_lock('both')}), '1', 'force_release_lock() ends the holder and opens the name');
+	like($w->wait, qr/^\d+$/, 'the waiter is granted the lock');
 	$s->query(q{SELECT force_release_lock('both')});
 }
 
-# The role that has closed it opens it, where others hold it as well; that is no attempt to end those.
+# The role that closed a name can open it even if others also hold the lock. This is no attempt to end the others.
 {
 	$s->query(q{SELECT acquire_lock('both', mode => 'shared', ttl => '1 h')});
 	my $theirs = $t->query(q{SET ROLE worker \; SELECT acquire_lock('both', '1 h', mode => 'shared')});
 
-	is($t->query("SELECT release_lock('both', $theirs, hold_for => '10 min')"), 't', 'closed by one of two roles');
-	is($t->query(q{SELECT force_release_lock('both')}), '0', 'it opens it');
-	like($t->error, qr/NOTICE:  00000: lock "both" was closed, and is open again\n(?!.*ERROR)/s, 'which is no error');
+	is($t->query("SELECT release_lock('both', $theirs, hold_for => '10 min')"), 't',
+		'one of two roles closes the name');
+	is($t->query(q{SELECT force_release_lock('both')}), '0', 'the role that closed the name opens it');
+	like($t->error, qr/NOTICE:  00000: lock "both" was closed, and is open again\n(?!.*ERROR)/s,
+		'opening the name raises no error');
 	$t->query(q{SELECT force_release_lock('both')});
-	like($t->error, qr/ERROR:  42501: permission denied to end the holder of lock "both"/, 'though it is when there is nothing to open');
+	like($t->error, qr/ERROR:  42501: permission denied to end the holder of lock "both"/, q{without a closed name, ending the other role's holder raises an error});
 	$t->query('RESET ROLE');
-	is($s->query(q{SELECT mode, closed_until FROM lock_election.locks WHERE name = 'both'}), 'shared|', 'the other one holds it');
+	is($s->query(q{SELECT mode, closed_until FROM lock_election.locks WHERE name = 'both'}), 'shared|', 'the other role still holds the lock');
 	$s->query(q{SELECT force_release_lock('both')});
 }
 
-# A fenced one closes the name when the fence ends.
+# A fenced holder closes the name when its fence ends.
 {
 	my $token = $t->query(q{SELECT acquire_lock('fenced')});
 
 	$t->query("BEGIN; SELECT fence_lock('fenced', $token)");
 	$s->query("SELECT release_lock('fenced', $token, hold_for => '10 min')");
-	is($s->query("SELECT fenced_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), '{' . $t->pid . '}|t', 'a fenced holder that leaves it closed');
+	is($s->query("SELECT fenced_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), '{' . $t->pid . '}|t', 'locks: a fenced holder will close the name');
 	my $ends = q{SELECT expires_at, time_left, expires_at BETWEEN acquired_at AND clock_timestamp() FROM lock_election.locks};
 	my ($ended, $later);
-	# a pause of the manager, which a busy machine makes, moves what has ended as well
+	# A stall of the manager on a busy machine extends also leases that have ended.
 	foreach my $try (1 .. 5)
 	{
 		$ended = $s->query($ends);
 		$later = $s->query("SELECT pg_sleep(0.01) \\; $ends");
 		last if $later eq "\n$ended";
 	}
-	like($ended, qr/\|00:00:00\|t$/, 'it has ended then');
-	is($later, "\n$ended", 'and not later');
+	like($ended, qr/\|00:00:00\|t$/, 'locks: expires_at of a lapsed holder is the time of its release');
+	is($later, "\n$ended", 'locks: expires_at of a lapsed holder does not move');
 	$s->query(q{SELECT force_release_lock('fenced')});
 	$t->query('COMMIT');
-	like($s->query(q{SELECT acquire_lock('fenced', wait => '20 s')}), qr/^\d+$/, 'forced meanwhile: open after the fence');
+	like($s->query(q{SELECT acquire_lock('fenced', wait => '20 s')}), qr/^\d+$/, 'a name that was opened while it was fenced is open after the fence');
 	$s->query(q{SELECT force_release_lock('fenced')});
 }
 
-# So it does when another manager has read it from the table meanwhile, and so does its opening.
+# The same if a new manager has loaded the row meanwhile, with and without force_release_lock().
 foreach my $force ('', 'forced')
 {
 	my $token = $t->query(q{SELECT acquire_lock('loaded')});
@@ -134,14 +139,14 @@ foreach my $force ('', 'forced')
 	$s->query(q{SELECT force_release_lock('loaded')}) if $force;
 	$s->query("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-	is($s->query(q{SELECT fenced_by FROM lock_election.locks}), '{' . $t->pid . '}', 'fenced, for a new manager as well');
+	is($s->query(q{SELECT fenced_by FROM lock_election.locks}), '{' . $t->pid . '}', 'the lock is still fenced with a new manager');
 	$t->query('COMMIT');
 	wait_for_sql($node, q{SELECT count(mode) = 0 FROM lock_election.locks});
-	is($s->query(qq{SELECT @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks}), $force ? '' : 't', $force ? 'opened' : 'closed after the fence');
+	is($s->query(qq{SELECT @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks}), $force ? '' : 't', $force ? 'the name is open after the fence' : 'the name is closed after the fence');
 	$s->query(q{SELECT force_release_lock('loaded')});
 }
 
-# --- it lasts, and so does its opening ---
+# --- closed and opened names after a crash ---
 
 close_name('kept', '10 min', 'worker');
 close_name('opened', '10 min', 'worker');
@@ -151,12 +156,12 @@ $_->quit foreach $s, $t, $w;
 $node->stop('immediate');
 $node->start;
 $s = session($node);
-is($s->query("SELECT name, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'kept|worker|t', 'after a crash: closed, by whom, and what was opened is open');
+is($s->query("SELECT name, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'kept|worker|t', 'after a crash, the closed name is still closed, and the opened one is open');
 $s->query(q{SET ROLE worker \; SELECT force_release_lock('kept') \; RESET ROLE});
-like($s->query(q{SELECT try_acquire_lock('kept')}), qr/^\d+$/, 'the role can still open it');
+like($s->query(q{SELECT try_acquire_lock('kept')}), qr/^\d+$/, 'the role can open the name after the crash');
 $s->query(q{SELECT force_release_lock('kept')});
 
-# On a standby
+# On a standby.
 {
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	my $r;
@@ -166,27 +171,27 @@ $s->query(q{SELECT force_release_lock('kept')});
 	close_name('shown', '10 min', 'worker');
 	$node->wait_for_catchup($standby);
 	$r = session($standby);
-	is($r->query("SELECT name, mode, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shown||worker|t', 'a standby shows it');
-	is($r->query('SELECT count(*) FROM lock_election.elections'), '0', 'and no leader');
+	is($r->query("SELECT name, mode, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shown||worker|t', 'a standby shows the closed name');
+	is($r->query('SELECT count(*) FROM lock_election.elections'), '0', 'a standby shows no leader of a closed name');
 	$r->quit;
 	$standby->stop;
 	$s->query(q{SELECT force_release_lock('shown')});
 }
 
-# expiry_grace closes an election as well: no leader, and nobody can be elected.
+# expiry_grace also closes an election: it has no leader, and no candidate can be elected.
 $s->query(q{ALTER SYSTEM SET lock_election.expiry_grace = '10 min'});
 $s->query('SELECT pg_reload_conf()');
 wait_for_sql($node, 'SHOW lock_election.expiry_grace', '10min');
 {
-	# until the manager has read it
+	# Repeated until the manager has reloaded the setting.
 	ok(wait_until(sub {
 		$s->query(q{SELECT campaign('e', 'me', ttl => '100 ms')});
 		$s->query('SELECT pg_sleep(0.2)');
 		return $s->query(q{SELECT closed_until > clock_timestamp() + interval '9 min' FROM lock_election.locks WHERE kind = 'election'}) eq 't';
-	}), 'an election that has expired is closed for the grace');
-	is($s->query(q{SELECT count(*) FROM current_leader('e')}) . $s->query('SELECT count(*) FROM lock_election.elections'), '00', 'and has no leader');
-	is($s->query(q{SELECT force_resign('e')}), '0', 'force_resign opens it');
-	like($s->query(q{SELECT campaign('e', 'me', wait => '0')}), qr/^\d+$/, 'the next is elected');
+	}), 'an election whose term expired is closed for expiry_grace');
+	is($s->query(q{SELECT count(*) FROM current_leader('e')}) . $s->query('SELECT count(*) FROM lock_election.elections'), '00', 'a closed election has no leader');
+	is($s->query(q{SELECT force_resign('e')}), '0', 'force_resign() opens the election');
+	like($s->query(q{SELECT campaign('e', 'me', wait => '0')}), qr/^\d+$/, 'the next candidate is elected');
 	$s->query(q{SELECT force_resign('e')});
 }
 $s->quit;

@@ -14,7 +14,7 @@ my ($out, $err);
 
 sub run { $node->psql($_[0], $_[1], stdout => \$out, stderr => \$err); return $err; }
 
-like($types, qr/\btext\b.*\btimestamp with time zone\b/, 'types of the extension');
+like($types, qr/\btext\b.*\btimestamp with time zone\b/, 'the types that the extension uses are found');
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'shadowed', 'plain';
 make_shadows($node, $_, 'public', $types) foreach 'shadowed', 'plain';
 my $from = -s $node->logfile;
@@ -23,11 +23,11 @@ sub none_has_run { return is(shadows_that_ran($node, $from), '', $_[0]); }
 
 # --- CREATE EXTENSION, use, DROP EXTENSION ---
 
-is(run('shadowed', 'CREATE EXTENSION lock_election'), '', 'CREATE EXTENSION');
-none_has_run('runs none');
-is(depends_on_shadows($node, 'shadowed'), '', 'nothing that it has created refers to one');
+is(run('shadowed', 'CREATE EXTENSION lock_election'), '', 'CREATE EXTENSION succeeds');
+none_has_run('CREATE EXTENSION runs no shadow');
+is(depends_on_shadows($node, 'shadowed'), '', 'no created object depends on a shadow');
 
-# A row for everything that the views show.
+# Creates rows for everything that the views show.
 my $set_up = <<'SQL';
 SELECT public.acquire_lock('a', '1 min', owner => 'o', lease => public.grant_lease('1 h', 'me'));
 SELECT public.enqueue_lock('a', '1 min');
@@ -54,29 +54,31 @@ foreach my $path ('"$user", public', 'public, pg_catalog')
 	my $views = join("\n", map { "SELECT * FROM lock_election.$_;" }
 		  split(/\n/, $node->safe_psql('postgres', q{SELECT viewname FROM pg_views WHERE schemaname = 'lock_election'})));
 
-	is(run('shadowed', "SET search_path = $path; $set_up"), '', "functions, with search_path $path");
-	is(run('shadowed', "SET search_path = $path; $views"), '', 'views');
-	like($out, qr/^lock\|a\|0\|.*^e\|alice\|.*\|\{0\}\|/ms, 'which show what there is');
-	is(run('shadowed', "SET search_path = $path; SELECT public.force_release_role(current_user::pg_catalog.regrole); DROP TABLE public.guarded"), '', 'and the end');
-	none_has_run('run none');
+	is(run('shadowed', "SET search_path = $path; $set_up"), '', "the functions succeed with search_path $path");
+	is(run('shadowed', "SET search_path = $path; $views"), '', "the views can be read with search_path $path");
+	like($out, qr/^lock\|a\|0\|.*^e\|alice\|.*\|\{0\}\|/ms, 'the views show the rows');
+	is(run('shadowed', "SET search_path = $path; SELECT public.force_release_role(current_user::pg_catalog.regrole); DROP TABLE public.guarded"), '', 'the rows are deleted');
+	none_has_run("functions and views run no shadow with search_path $path");
 }
 
-# --- the scripts alone, where the shadows are found before PostgreSQL's own ---
+# --- the scripts alone, with a search_path that finds the shadows before PostgreSQL's own objects ---
 
-is(run('plain', "\\set ON_ERROR_STOP on\nSET search_path = public, pg_catalog;\n" . plain_scripts('sql', 'public')), '', 'the statements of the scripts');
-none_has_run('run none');
-is(depends_on_shadows($node, 'plain'), '', 'refer to none');
+is(run('plain', "\\set ON_ERROR_STOP on\nSET search_path = public, pg_catalog;\n" . plain_scripts('sql', 'public')), '', 'the statements of the scripts succeed');
+none_has_run('the statements of the scripts run no shadow');
+is(depends_on_shadows($node, 'plain'), '', 'no object of the scripts depends on a shadow');
 
-is(run('shadowed', 'SET search_path = public, pg_catalog; DROP EXTENSION lock_election'), '', 'DROP EXTENSION');
-none_has_run('runs none');
+is(run('shadowed', 'SET search_path = public, pg_catalog; DROP EXTENSION lock_election'), '',
+	'DROP EXTENSION succeeds');
+none_has_run('DROP EXTENSION runs no shadow');
 
-# --- all of this would be seen ---
+# --- the checks notice shadows that run ---
 
 run('shadowed', q{SELECT '{1}'::int4[] < '{2}'});
 run('shadowed', q{SELECT array_append('{1}'::int4[], 2)});
 run('shadowed', q{SET search_path = public, pg_catalog; SELECT length('x'::pg_catalog.text)});
-like(shadows_that_ran($node, $from), qr/\Ashadow_test\(integer\[\], integer\[\]\)\narray_append\(integer\[\], integer\)\nlength\(text\)\z/, 'shadows run where a name is not qualified');
+like(shadows_that_ran($node, $from), qr/\Ashadow_test\(integer\[\], integer\[\]\)\narray_append\(integer\[\], integer\)\nlength\(text\)\z/, 'shadows that run are noticed');
 run('shadowed', q{CREATE VIEW v AS SELECT '{1}'::int4[] || '{2}'});
-like(depends_on_shadows($node, 'shadowed'), qr/view public.v uses operator/, 'or are referred to');
+like(depends_on_shadows($node, 'shadowed'), qr/view public.v uses operator/,
+	'a view that depends on a shadow is noticed');
 
 done_testing();

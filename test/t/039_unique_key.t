@@ -7,7 +7,7 @@ use Test::More;
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 
-# $n pairs of acquire and release for each client, of one of so many names.
+# Each client acquires and releases $n times, with a random one of $names names.
 sub start_pairs
 {
 	my ($n, $names, @clients) = @_;
@@ -29,7 +29,8 @@ sub stat_of_slot
 	return split /\|/, one(q{SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = '_lock_election.slot'::regclass});
 }
 
-# While a snapshot is held no dead version can go: each one that had to be looked at would make the next grant slower.
+# While a snapshot is held, dead row versions cannot be removed. If grants had to check each of them, they would become
+# slower and slower.
 subtest 'a held snapshot' => sub {
 	my @clients = map { session($node) } 1 .. 4;
 	my $reader = session($node);
@@ -43,27 +44,27 @@ subtest 'a held snapshot' => sub {
 		foreach my $client (@clients)
 		{
 			$client->wait;
-			is($client->error, '', 'a client');
+			is($client->error, '', 'no client fails');
 		}
 		$reader->query('COMMIT');
-		# the manager reports them with a batch; a hand-off is one update
-		wait_until(sub { $reader->query(q{SELECT release_lock('k0', acquire_lock('k0'))}); (stat_of_slot())[1] - $upd >= 1000 }) or die 'the statistics are late';
+		# The manager reports its statistics with a batch. A hand-off is one update.
+		wait_until(sub { $reader->query(q{SELECT release_lock('k0', acquire_lock('k0'))}); (stat_of_slot())[1] - $upd >= 1000 }) or die 'the statistics do not arrive';
 		my ($ins2, $upd2, $hot2) = stat_of_slot();
 		my ($inserted, $updated, $kept) = ($ins2 - $ins, $upd2 - $upd, $hot2 - $hot);
 
 		note("$names names: $inserted rows inserted, $updated updates, $kept of them HOT");
-		cmp_ok($inserted, '<=', 0.1 * $updated, "$names names: each has a row of its own, as long as it is not idle");
-		# all rows of a full page have to leave it
-		cmp_ok($kept, '>=', ($names == 1 ? 0.9 : 0.6) * $updated, "$names names: updates are HOT");
+		cmp_ok($inserted, '<=', 0.1 * $updated, "$names names: each name keeps its row while it is used");
+		# all rows of a full page must move to another page
+		cmp_ok($kept, '>=', ($names == 1 ? 0.9 : 0.6) * $updated, "$names names: most updates are HOT");
 		cmp_ok(one(q{SELECT pg_relation_size('_lock_election.slot_key')}), '<', 20 * 8192, 'the index stays small');
 	}
 	$_->quit foreach @clients, $reader;
 	nothing_left($node);
 };
 
-# Whatever differs from the key, of all that an index can be: rows would get past it.  A copy of the key, as REINDEX
-# CONCURRENTLY makes, is entered as well; or it is not yet, as that one wants it.
-subtest 'which indexes are the key' => sub {
+# The manager accepts only indexes that match the key exactly, because others would not be maintained. A copy of the
+# key, as REINDEX CONCURRENTLY creates it, is maintained as soon as it is ready.
+subtest 'indexes that are accepted as copies of the key' => sub {
 	my $table = '_lock_election.slot';
 	my ($admin, $holder) = map { session($node) } 1 .. 2;
 	my $n = 0;
@@ -72,7 +73,7 @@ subtest 'which indexes are the key' => sub {
 		$admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE $table; $sql; ALTER EXTENSION lock_election ADD TABLE $table; COMMIT");
 		is($admin->error, '', $sql);
 	};
-	# a name that no row has yet; held, as the row of a free one is deleted soon
+	# Acquires a name that has no row yet. It stays held, because the row of a free name would be deleted soon.
 	my $acquire = sub {
 		$n++;
 		return $holder->query("SELECT acquire_lock('indexed $n', '1 h') > 0") . $holder->error;
@@ -95,43 +96,44 @@ subtest 'which indexes are the key' => sub {
 		'UNIQUE INDEX other ON #(kind, name COLLATE "POSIX", slot)')
 	{
 		$alter->("CREATE $other" =~ s/#/$table /r);
-		like($acquire->(), $altered, 'is not it');
+		like($acquire->(), $altered, 'an acquire fails with another index');
 		$admin->query('DROP INDEX _lock_election.other');
 	}
 	$alter->("ALTER TABLE $table ADD CONSTRAINT other UNIQUE (kind, name, slot) DEFERRABLE");
-	like($acquire->(), $altered, 'is not it');
+	like($acquire->(), $altered, 'an acquire fails with a deferrable constraint');
 	$alter->("ALTER TABLE $table DROP CONSTRAINT other");
-	is($acquire->(), 't', 'without them all is well');
+	is($acquire->(), 't', 'an acquire succeeds without other indexes');
 
-	# copies
+	# Copies of the key.
 	$alter->("CREATE UNIQUE INDEX copy ON $table (kind, name, slot)");
-	is($acquire->(), 't', 'is one more');
-	is($is_entered->(), '1', 'and has the row');
+	is($acquire->(), 't', 'an acquire succeeds with a copy of the key');
+	is($is_entered->(), '1', 'the copy contains the row');
 	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
-	is($acquire->(), 't', 'one that is not valid is as well');
-	is($is_entered->(), '1', 'and has the row');
+	is($acquire->(), 't', 'an acquire succeeds with an invalid copy');
+	is($is_entered->(), '1', 'the invalid copy contains the row');
 	one('UPDATE pg_index SET indisready = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
-	is($acquire->(), 't', 'one that is not ready is passed over');
-	is($is_entered->(), '0', 'and has no row');
-	is(one("SELECT count(*) FROM $table WHERE kind = 1 AND name || '' = 'indexed $n'"), '1', 'which is in the table');
+	is($acquire->(), 't', 'an acquire succeeds with a copy that is not ready');
+	is($is_entered->(), '0', 'the copy that is not ready does not contain the row');
+	is(one("SELECT count(*) FROM $table WHERE kind = 1 AND name || '' = 'indexed $n'"), '1',
+		'the table contains the row');
 	one('UPDATE pg_index SET indisready = true WHERE indexrelid = $$_lock_election.copy$$::regclass');
 	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
-	like($acquire->(), $altered, 'one of them has to be valid');
+	like($acquire->(), $altered, 'an acquire fails if no copy is valid');
 	one('UPDATE pg_index SET indisvalid = true WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
-	is($acquire->(), 't', 'and is');
+	is($acquire->(), 't', 'an acquire succeeds if the key is valid again');
 	$alter->(join '; ', map { "CREATE UNIQUE INDEX copy$_ ON $table (kind, name, slot)" } 3 .. 8);
-	is($acquire->(), 't', 'eight');
+	is($acquire->(), 't', 'an acquire succeeds with eight indexes');
 	$alter->("CREATE UNIQUE INDEX copy9 ON $table (kind, name, slot)");
-	like($acquire->(), $altered, 'are the most');
+	like($acquire->(), $altered, 'an acquire fails with nine indexes');
 	$admin->query("DROP INDEX _lock_election.copy$_") foreach '', 3 .. 9;
-	is($acquire->(), 't', 'all are gone');
-	unlike($holder->query(q{SELECT release_lock(name) FROM lock_election.locks}), qr/f/, 'released');
+	is($acquire->(), 't', 'an acquire succeeds without copies');
+	unlike($holder->query(q{SELECT release_lock(name) FROM lock_election.locks}), qr/f/, 'all locks are released');
 	$_->quit foreach $admin, $holder;
 	nothing_left($node);
 };
 
 subtest 'the indexes agree with the tables' => sub {
-	plan skip_all => 'no amcheck here' if one(q{SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'}) == 0;
+	plan skip_all => 'amcheck is not installed' if one(q{SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'}) == 0;
 	one('CREATE EXTENSION amcheck');
 	my $admin;
 	my $check = sub {
@@ -156,7 +158,7 @@ subtest 'the indexes agree with the tables' => sub {
 		start_pairs(100_000, 50, @clients[ 0 .. 2 ]);
 		start_pairs(100_000, 1_000_000, @clients[ 3 .. 5 ]);
 
-		# batches that fail after rows and keys of others were written
+		# Batches fail after they have written rows and index entries of other requests.
 		my $bad = session($node);
 		my $failed = one('SELECT failed_batches FROM lock_election.stat');
 		for (my $i = 0; $i < 200 && one('SELECT failed_batches FROM lock_election.stat') < $failed + 5; $i++)
@@ -165,7 +167,7 @@ subtest 'the indexes agree with the tables' => sub {
 			$bad->query(q{SELECT grant_lease('500 ms'); SELECT enqueue_lock('locked row', '500 ms'); SELECT campaign('e', 'c', '500 ms', '0')});
 			$bad->query('VACUUM _lock_election.slot') if $i == 2;
 		}
-		cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>=', $failed + 5, 'batches have failed');
+		cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>=', $failed + 5, 'several batches fail');
 		$node->stop('immediate');
 		$_->kill foreach @clients, $bad, $admin;
 		$node->start;
@@ -177,13 +179,13 @@ subtest 'the indexes agree with the tables' => sub {
 		foreach my $client (@clients)
 		{
 			$client->wait;
-			is($client->error, '', 'and all goes on');
+			is($client->error, '', 'a client works after the crash');
 		}
 		one(q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'});
-		$check->('afterwards');
+		$check->('after more requests');
 		$_->quit foreach @clients;
 	}
-	is(one('SELECT key_violations FROM lock_election.stat'), 0, 'no key was refused');
+	is(one('SELECT key_violations FROM lock_election.stat'), 0, 'no row was rejected');
 	wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.leases');
 	nothing_left($node);
 };

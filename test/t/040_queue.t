@@ -12,7 +12,7 @@ my $node = new_node('main', conf => "autovacuum = off\n");
 
 sub notifier_pid { return one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'}); }
 
-# Enters a queue; returns the token.
+# Enqueues and returns the token.
 sub enqueue
 {
 	my ($s, $name, $more) = @_;
@@ -25,7 +25,7 @@ sub await
 	return $s->query("SELECT await_lock('$name', $token" . ($more // '') . ')');
 }
 
-# The tokens that have been announced to this session, in order.
+# Returns the tokens that were announced to this session, in order.
 sub announced
 {
 	my ($s) = @_;
@@ -46,7 +46,7 @@ sub end_all
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @_;
 	nothing_left($node);
-	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'no row is left in the queue');
+	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'no row is left in the table queue');
 	return;
 }
 
@@ -55,29 +55,30 @@ subtest 'enqueue and await' => sub {
 	my $free = $s->query(q{SELECT granted, queue_position, channel FROM enqueue_lock('free')});
 	my $channel = one(q{SELECT 'le_' || left(encode(sha256(convert_to('lock x', 'UTF8')), 'hex'), 32)});
 
-	like($free, qr/^t\|0\|le_[0-9a-f]{32}$/, 'a free lock is granted at once');
-	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'without a row in the queue');
+	like($free, qr/^t\|0\|le_[0-9a-f]{32}$/, 'a free lock is granted immediately');
+	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'a granted lock has no row in the table queue');
 	my $held = $holder->query(q{SELECT acquire_lock('x')});
 	$listener->query("LISTEN $channel");
 	my ($token, @place) = split /\|/, $s->query(q{SELECT * FROM enqueue_lock('x')});
-	is("@place", "f 1 $channel", 'else there is a place, and a channel that anybody can compute');
-	is(enqueue($s, 'x') > $token ? 't' : 'f', 't', 'the next has a higher token');
-	is(one(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2', 'the view shows both');
-	is(await($s, 'x', $token), 'f', 'not yet');
-	is($s->query("SELECT is_held('x', $token)"), 'f', 'a place is not held');
+	is("@place", "f 1 $channel", 'a held lock gives a place, and a channel that can be computed from the name');
+	is(enqueue($s, 'x') > $token ? 't' : 'f', 't', 'the next place has a higher token');
+	is(one(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2', 'waiters: both places are shown');
+	is(await($s, 'x', $token), 'f', 'await_lock() returns false before the grant');
+	is($s->query("SELECT is_held('x', $token)"), 'f', 'is_held() returns false for a place');
 	$s->query("SELECT renew_lock('x', $token)");
-	like($s->error, qr/55000/, 'and not renewed');
+	like($s->error, qr/55000/, 'renew_lock() of a place is an error');
 	$holder->query("SELECT release_lock('x', $held)");
-	is(await($s, 'x', $token), 't', 'granted');
-	is(await($s, 'x', $token), 't', 'as often as it is asked');
-	is_deeply([ wait_for_announced($listener, 1) ], [$token], 'one grant, one notification');
-	is($s->query("SELECT release_lock('x', $token)"), 't', 'released like any other');
+	is(await($s, 'x', $token), 't', 'await_lock() returns true after the grant');
+	is(await($s, 'x', $token), 't', 'await_lock() returns true again');
+	is_deeply([ wait_for_announced($listener, 1) ], [$token], 'one grant sends one notification');
+	is($s->query("SELECT release_lock('x', $token)"), 't', 'the granted lock is released');
 	my $gone = await($s, 'x', $token);
-	like($s->error, qr/LE001: token $token neither holds lock "x" nor waits/, 'then it is gone');
+	like($s->error, qr/LE001: token $token neither holds lock "x" nor waits/,
+		'await_lock() raises LE001 after the release');
 	end_all($holder, $s, $listener);
 };
 
-subtest 'order, beside blocked calls' => sub {
+subtest 'order of places and blocked calls' => sub {
 	my ($holder, $s, @blocked) = map { session($node) } 1 .. 4;
 	my $token = $holder->query(q{SELECT acquire_lock('x')});
 	my @queue;
@@ -88,20 +89,20 @@ subtest 'order, beside blocked calls' => sub {
 		$blocked[ $n / 2 ]->async(q{SELECT acquire_lock('x')}) if $n % 2;
 		wait_for_waiters($n + 1, 'x');
 	}
-	is($s->query(q{SELECT try_acquire_lock('x')}), '', 'nobody overtakes a place');
+	is($s->query(q{SELECT try_acquire_lock('x')}), '', 'try_acquire_lock() does not overtake a place');
 	$holder->query("SELECT release_lock('x', $token)");
 	foreach my $n (0 .. 2)
 	{
-		is(await($s, 'x', $queue[$n], q{, '10 s'}), 't', "place $n");
-		is(join(' ', map { await($s, 'x', $_) } @queue[ $n + 1 .. 2 ]), join(' ', ('f') x (2 - $n)), 'and no other');
-		is($s->query("SELECT release_lock('x', $queue[$n])"), 't', 'is released');
+		is(await($s, 'x', $queue[$n], q{, '10 s'}), 't', "place $n is granted the lock");
+		is(join(' ', map { await($s, 'x', $_) } @queue[ $n + 1 .. 2 ]), join(' ', ('f') x (2 - $n)), "no place behind place $n is granted the lock");
+		is($s->query("SELECT release_lock('x', $queue[$n])"), 't', "place $n is released");
 		next if $n == 2;
 		my $next = $blocked[$n]->wait;
-		ok($next > $queue[$n] && $next < $queue[ $n + 1 ], 'then the blocked call between the two');
+		ok($next > $queue[$n] && $next < $queue[ $n + 1 ], "the blocked call behind place $n is granted the lock next");
 		$blocked[$n]->query(q{SELECT release_lock('x')});
 	}
 
-	# readers: all at once, each announced once
+	# Readers are granted together, and each is announced once.
 	$token = $holder->query(q{SELECT acquire_lock('x')});
 	my ($listener, $channel) = (session($node), $s->query(q{SELECT channel FROM enqueue_lock('none')}));
 	$s->query(q{SELECT release_lock('none')});
@@ -110,16 +111,17 @@ subtest 'order, beside blocked calls' => sub {
 	$channel = $s->query(q{SELECT 'le_' || left(encode(sha256(convert_to('lock x', 'UTF8')), 'hex'), 32)});
 	$listener->query("LISTEN $channel");
 	$holder->query("SELECT release_lock('x', $token)");
-	is_deeply([ sort(wait_for_announced($listener, 3)) ], [ sort @readers ], 'three readers are let in at once');
-	is(await($s, 'x', $writer), 'f', 'the writer behind them waits');
+	is_deeply([ sort(wait_for_announced($listener, 3)) ], [ sort @readers ],
+		'three readers are granted the lock together');
+	is(await($s, 'x', $writer), 'f', 'the writer behind the readers waits');
 	$s->query("SELECT release_lock('x', $_)") foreach @readers;
-	is_deeply([ wait_for_announced($listener, 1) ], [$writer], 'for the last of them');
+	is_deeply([ wait_for_announced($listener, 1) ], [$writer], 'the writer is granted the lock after the last reader');
 	Time::HiRes::sleep(0.2);
-	is_deeply([ announced($listener) ], [], 'nothing is announced twice');
+	is_deeply([ announced($listener) ], [], 'no grant is announced twice');
 	end_all($holder, $s, $listener, @blocked);
 };
 
-subtest 'how long a place lasts' => sub {
+subtest 'lifetime of a place' => sub {
 	my ($holder, $s, $other) = map { session($node) } 1 .. 3;
 
 	$holder->query(q{SELECT acquire_lock('x', '1 h')});
@@ -134,92 +136,93 @@ subtest 'how long a place lasts' => sub {
 	$other->async("SELECT await_lock('x', $waited, '4500 ms')");
 	while (time < $until)
 	{
-		is(await($s, 'x', $asked), 'f', 'asked for') if time > $until - 0.2;
+		is(await($s, 'x', $asked), 'f', 'await_lock() renews a place') if time > $until - 0.2;
 		await($s, 'x', $asked);
 		$s->query("SELECT keep_alive($lease)");
 		Time::HiRes::sleep(0.1);
 	}
 	$s->query("SELECT await_lock('x', $dead)");
-	like($s->error, qr/LE001/, 'a place that nobody asks for is gone after its TTL');
-	is($other->wait, 'f', 'a wait runs out');
+	like($s->error, qr/LE001/, 'a place expires after its TTL');
+	is($other->wait, 'f', 'a wait times out');
 	is($holder->query(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2 3 4',
-		'those that are asked for, waited for or on a living lease are there');
-	is(await($s, 'x', $waited), 'f', 'also after the wait');
+		'places that are renewed, waited for, or on a living lease stay');
+	is(await($s, 'x', $waited), 'f', 'a place stays after its wait timed out');
 	$holder->query(q{SELECT force_release_lock('x')});
-	is(await($s, 'x', $asked), 't', 'the first of them is granted');
-	cmp_ok($s->query(q{SELECT time_left FROM lock_election.locks WHERE name = 'x'}), 'le', '00:00:03', 'with its own TTL');
+	is(await($s, 'x', $asked), 't', 'the first place is granted the lock');
+	cmp_ok($s->query(q{SELECT time_left FROM lock_election.locks WHERE name = 'x'}), 'le', '00:00:03', 'the granted lock has the TTL of the place');
 	$s->query("SELECT release_lock('x', $asked)");
-	is(await($s, 'x', $waited), 't', 'the second');
+	is(await($s, 'x', $waited), 't', 'the second place is granted the lock');
 	$s->query("SELECT keep_alive($lease)");
 	$s->query("SELECT release_lock('x', $waited)");
-	is(await($s, 'x', $leased, q{, '5 s'}), 't', 'the one on the lease');
-	is($s->query("SELECT revoke_lease($lease)"), 't', 'whose end');
-	is(await($s, 'x', $behind, q{, '5 s'}), 't', 'hands the lock on');
+	is(await($s, 'x', $leased, q{, '5 s'}), 't', 'the place on the lease is granted the lock');
+	is($s->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
+	is(await($s, 'x', $behind, q{, '5 s'}), 't', 'the end of the lease hands the lock to the next place');
 
-	# with the connection
+	# Places that are bound to a connection.
 	my $bound = enqueue($other, 'x', ', NULL');
-	is(await($s, 'x', $bound), 'f', 'ttl => NULL: a place');
+	is(await($s, 'x', $bound), 'f', 'a bound place is queued');
 	wait_for_waiters(1, 'x');
 	$other->kill;
 	wait_for_waiters(0, 'x');
 	$s->query("SELECT await_lock('x', $bound)");
-	like($s->error, qr/LE001/, 'that ends with its connection');
+	like($s->error, qr/LE001/, 'a bound place ends with its connection');
 	end_all($holder, $s);
 };
 
-subtest 'leaving, and transactions' => sub {
+subtest 'leaving the queue, and transactions' => sub {
 	my ($holder, $s, $other) = map { session($node) } 1 .. 3;
 	my $held = $holder->query(q{SELECT acquire_lock('x')});
 	my $token = enqueue($s, 'x');
 
-	is($other->query("SELECT release_lock('x', $token)"), 't', 'release_lock leaves the queue, also from elsewhere');
-	is($other->query("SELECT release_lock('x', $token)"), 'f', 'once');
+	is($other->query("SELECT release_lock('x', $token)"), 't', 'release_lock() from another session removes a place');
+	is($other->query("SELECT release_lock('x', $token)"), 'f', 'a second release_lock() returns false');
 	wait_for_waiters(0, 'x');
 
 	$token = enqueue($s, 'x');
-	is($s->query("BEGIN; SELECT release_lock('x', $token)"), 't', 'in a transaction');
-	is(await($other, 'x', $token), 'f', 'not before its end');
+	is($s->query("BEGIN; SELECT release_lock('x', $token)"), 't',
+		'release_lock() of a place in a transaction returns true');
+	is(await($other, 'x', $token), 'f', 'the place stays until the end of the transaction');
 	$s->query('ROLLBACK');
-	is(await($other, 'x', $token), 'f', 'nor by a rollback');
+	is(await($other, 'x', $token), 'f', 'the place stays after a rollback');
 	$s->query("BEGIN; SELECT release_lock('x', $token); COMMIT");
 	$s->query("SELECT await_lock('x', $token)");
-	like($s->error, qr/LE001/, 'but by the commit');
+	like($s->error, qr/LE001/, 'the place ends with the commit');
 
-	# granted before the commit: released by it
+	# The place is granted the lock before the commit, which then releases the lock.
 	$token = enqueue($s, 'x');
 	$s->query("BEGIN; SELECT release_lock('x', $token)");
 	$holder->query("SELECT release_lock('x', $held)");
-	is($other->query("SELECT is_held('x', $token)"), 't', 'granted meanwhile');
+	is($other->query("SELECT is_held('x', $token)"), 't', 'the place is granted the lock before the commit');
 	$s->query('COMMIT');
 	$held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
-	ok($held, 'and released');
+	ok($held, 'the commit releases the granted lock');
 
-	# undone
+	# Enqueuing is rolled back.
 	$s->query('BEGIN');
 	my $kept = enqueue($s, 'x');
 	$s->query('SAVEPOINT a');
 	my $undone = enqueue($s, 'x');
 	$s->query('ROLLBACK TO a; COMMIT');
 	wait_for_waiters(1, 'x');
-	is(await($other, 'x', $kept), 'f', 'ROLLBACK TO undoes an enqueue');
+	is(await($other, 'x', $kept), 'f', 'a place enqueued before the savepoint stays');
 	$other->query("SELECT await_lock('x', $undone)");
-	like($other->error, qr/LE001/, 'that one alone');
+	like($other->error, qr/LE001/, 'ROLLBACK TO removes the place enqueued after the savepoint');
 	$s->query('BEGIN');
 	$undone = enqueue($s, 'x');
 	$other->query("SELECT release_lock('x', $kept)");
 	$holder->query("SELECT release_lock('x', $held)");
-	is(await($other, 'x', $undone, q{, '5 s'}), 't', 'granted before the transaction ends');
+	is(await($other, 'x', $undone, q{, '5 s'}), 't', 'a place is granted the lock before its transaction ends');
 	$s->query('ROLLBACK');
 	$held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
-	ok($held, 'a rollback gives it back');
+	ok($held, 'a rollback releases the granted lock');
 	$s->query('BEGIN');
 	enqueue($s, 'x');
 	$s->query(q{PREPARE TRANSACTION 'p'});
-	like($s->error, qr/0A000/, 'no PREPARE TRANSACTION');
+	like($s->error, qr/0A000/, 'PREPARE TRANSACTION fails after enqueuing');
 	end_all($holder, $s, $other);
 };
 
-subtest 'how an await ends' => sub {
+subtest 'how await_lock() ends' => sub {
 	my ($holder, $s, $other) = map { session($node) } 1 .. 3;
 	my $waiting = sub {
 		wait_for_sql($node, 'SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = ' . $_[0]->pid, 'active|Extension');
@@ -228,8 +231,8 @@ subtest 'how an await ends' => sub {
 	$holder->query(q{SELECT acquire_lock('x')});
 	my $token = enqueue($s, 'x');
 	my $start = time;
-	is(await($s, 'x', $token, q{, '300 ms'}), 'f', 'the wait is over');
-	cmp_ok(time - $start, '>=', 0.3, 'not too early');
+	is(await($s, 'x', $token, q{, '300 ms'}), 'f', 'await_lock() times out');
+	cmp_ok(time - $start, '>=', 0.3, 'await_lock() does not time out early');
 	my %ends = (
 		'lock_timeout' => [ q{SET lock_timeout = '200 ms'}, qr/55P03/ ],
 		'statement_timeout' => [ q{SET statement_timeout = '200 ms'}, qr/57014/ ]);
@@ -239,42 +242,42 @@ subtest 'how an await ends' => sub {
 		await($s, 'x', $token, ', NULL');
 		like($s->error, $ends{$how}[1], $how);
 		$s->query("RESET $how");
-		is(await($s, 'x', $token), 'f', 'the place stays');
+		is(await($s, 'x', $token), 'f', "the place stays after $how");
 	}
 	$other->async("SELECT await_lock('x', $token, NULL)");
 	$waiting->($other);
-	is(one('SELECT backend_xmin FROM pg_stat_activity WHERE pid = ' . $other->pid), '', 'a bare wait holds no snapshot');
+	is(one('SELECT backend_xmin FROM pg_stat_activity WHERE pid = ' . $other->pid), '', 'a bare await_lock() holds no snapshot');
 	one('SELECT pg_cancel_backend(' . $other->pid . ')');
 	$other->wait;
-	like($other->error, qr/57014/, 'cancel');
-	is(await($s, 'x', $token), 'f', 'the place stays');
+	like($other->error, qr/57014/, 'await_lock() is cancelled');
+	is(await($s, 'x', $token), 'f', 'the place stays after the cancel');
 
-	# whoever comes last waits
+	# A newer wait replaces an older one.
 	$other->async("SELECT await_lock('x', $token, NULL)");
 	$waiting->($other);
 	$s->async("SELECT await_lock('x', $token, NULL)");
-	is($other->wait, 'f', 'a newer wait ends an older one');
+	is($other->wait, 'f', 'a newer await_lock() ends an older one');
 	$waiting->($s);
 	one('SELECT pg_terminate_backend(' . $s->pid . ')');
 	$s->wait;
-	like($s->error, qr/57P01/, 'terminate');
-	is(await($other, 'x', $token), 'f', 'the place stays');
+	like($s->error, qr/57P01/, 'the connection of a waiting call is terminated');
+	is(await($other, 'x', $token), 'f', 'the place stays after the termination');
 
-	# released under the wait
+	# The place is released during the wait.
 	$other->async("SELECT await_lock('x', $token, NULL)");
 	$waiting->($other);
 	$holder->query("SELECT release_lock('x', $token)");
 	$other->wait;
-	like($other->error, qr/LE001/, 'the place is given up by somebody else');
+	like($other->error, qr/LE001/, 'a release by another session ends the wait with LE001');
 
-	# granted under the wait
+	# The place is granted the lock during the wait.
 	$token = enqueue($other, 'x');
 	$other->async("SELECT await_lock('x', $token, NULL)");
 	$waiting->($other);
 	$holder->query(q{SELECT release_lock('x')});
-	is($other->wait, 't', 'granted');
+	is($other->wait, 't', 'await_lock() returns true at the grant');
 	await($other, 'y', $token);
-	like($other->error, qr/LE001/, 'another name');
+	like($other->error, qr/LE001/, 'await_lock() with another name raises LE001');
 	end_all($holder, $s, $other);
 };
 
@@ -295,7 +298,7 @@ subtest 'restarts' => sub {
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 	push @queue, enqueue($s, 'x', ", lease => $lease");
 
-	# the manager alone
+	# Only the manager is replaced.
 	foreach (1 .. 2)
 	{
 		my $pid = manager_pid();
@@ -303,36 +306,36 @@ subtest 'restarts' => sub {
 		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	}
 	wait_for_waiters(7, 'x');
-	is(one($order), "@queue", 'a new manager: all keep their places');
+	is(one($order), "@queue", 'all places and calls keep their order when the manager is replaced');
 	$open->query('ROLLBACK');
 	wait_for_waiters(6, 'x');
 	splice @queue, 4, 1;
-	is(one($order), "@queue", 'an open enqueue can still be undone');
+	is(one($order), "@queue", 'an uncommitted place can be rolled back after the manager was replaced');
 
-	# a batch that cannot be written
+	# A batch cannot be written.
 	$open->query('BEGIN; LOCK _lock_election.queue');
 	$s->query(q{SELECT enqueue_lock('x')});
-	like($s->error, qr/55P03/, 'a locked table');
+	like($s->error, qr/55P03/, 'enqueuing fails while the table is locked');
 	$open->query('ROLLBACK');
-	is(one($order), "@queue", 'changes nothing');
+	is(one($order), "@queue", 'the failed batch does not change the queue');
 
-	# a crash
+	# The server crashes.
 	wait_for_sql($node, q{SELECT min(time_left) < '58 s' FROM lock_election.look() WHERE queue_position > 0});
 	$node->stop('immediate');
 	$_->quit foreach $holder, $s, $open, $blocked;
 	$node->start;
 	wait_for_sql($node, 'SELECT count(*) > 0 FROM lock_election.manager');
 	splice @queue, 3, 2;
-	is(one($order), "@queue", 'a crash: those bound to a connection are gone');
+	is(one($order), "@queue", 'places bound to a connection are removed by a crash');
 	my $left = one(q{SELECT extract(epoch FROM min(time_left)) FROM lock_election.look() WHERE queue_position > 0});
-	cmp_ok($left, '>', 60 - (time - $entered), 'the others have lost no more than the time that has passed');
-	is(one(q{SELECT count(*) FROM _lock_election.queue}), '4', 'and a row each');
+	cmp_ok($left, '>', 60 - (time - $entered), 'the other places lose at most the time that has passed');
+	is(one(q{SELECT count(*) FROM _lock_election.queue}), '4', 'the other places have one row each');
 	my $next = enqueue($s = session($node), 'x');
-	cmp_ok($next, '>', $queue[3], 'tokens rise');
+	cmp_ok($next, '>', $queue[3], 'tokens increase after the crash');
 	$s->query("SELECT release_lock('x', $held)");
 	foreach my $token (@queue, $next)
 	{
-		is(await($s, 'x', $token, q{, '5 s'}), 't', 'granted in the old order');
+		is(await($s, 'x', $token, q{, '5 s'}), 't', 'places are granted the lock in the old order');
 		$s->query("SELECT release_lock('x', $token)");
 	}
 	end_all($s);
@@ -345,16 +348,17 @@ subtest 'limit' => sub {
 	$node->reload;
 	wait_for_sql($node, 'SHOW lock_election.max_waiters_per_lock', '2');
 	enqueue($s, 'x') foreach 1 .. 3;
-	# the manager may read its settings a moment later
+	# The manager may reload its settings a moment later.
 	wait_until(sub { enqueue($s, 'x'); return $s->error ne ''; });
-	like($s->error, qr/53400: .*too many requests wait for lock "x"/, 'max_waiters_per_lock');
+	like($s->error, qr/53400: .*too many requests wait for lock "x"/,
+		'enqueuing fails if max_waiters_per_lock is exceeded');
 	$s->query(q{SELECT release_lock('x', token) FROM lock_election.look() WHERE queue_position > 0});
 	$node->append_conf('postgresql.conf', 'lock_election.max_waiters_per_lock = 0');
 	$node->reload;
 	end_all($s);
 };
 
-subtest 'the table' => sub {
+subtest 'the table of places' => sub {
 	my $s = session($node);
 
 	foreach my $sql ('INSERT INTO _lock_election.queue SELECT * FROM _lock_election.queue', 'DELETE FROM _lock_election.queue',
@@ -363,17 +367,17 @@ subtest 'the table' => sub {
 		$s->query($sql);
 		like($s->error, qr/55000: .*written only by lock_election/, $sql);
 	}
-	is(one(q{SELECT has_table_privilege('pg_read_all_stats', '_lock_election.queue', 'SELECT')}), 'f', 'nobody may read it');
+	is(one(q{SELECT has_table_privilege('pg_read_all_stats', '_lock_election.queue', 'SELECT')}), 'f', 'pg_read_all_stats cannot read the table');
 
-	# rewritten under the manager
+	# The table is rewritten while the manager runs.
 	$s->query(q{SELECT acquire_lock('x', '1 h')});
 	my $token = enqueue($s, 'x');
 	$s->query('VACUUM FULL _lock_election.queue');
 	my $second = enqueue($s, 'x');
-	is(await($s, 'x', $token) . await($s, 'x', $second), 'ff', 'rewritten: the places are there');
+	is(await($s, 'x', $token) . await($s, 'x', $second), 'ff', 'the places exist after VACUUM FULL');
 	$s->query('ALTER TABLE _lock_election.queue ALTER ttl TYPE numeric');
 	$s->query(q{SELECT enqueue_lock('x')});
-	like($s->error, qr/55000: .*has been altered/, 'altered: an error');
+	like($s->error, qr/55000: .*has been altered/, 'enqueuing fails after a column type was changed');
 	$s->query('ALTER TABLE _lock_election.queue ALTER ttl TYPE bigint');
 	$s->quit;
 };
