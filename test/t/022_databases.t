@@ -270,7 +270,7 @@ subtest 'DROP DATABASE' => sub {
 
 # PostgreSQL lets only a superuser terminate these processes, so they must have exited before PostgreSQL looks for
 # sessions.
-subtest 'DROP DATABASE WITH (FORCE)by the owner' => sub {
+subtest 'DROP DATABASE WITH (FORCE) by the owner' => sub {
 	one('CREATE ROLE le_owner LOGIN');
 	my $drops = session($node, user => 'le_owner');
 	my $workers = q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned' AND backend_type ~ '^lock_election'};

@@ -11,7 +11,7 @@ use Time::HiRes qw(time);
 
 use constant DAY => 86_400;
 
-# The servers read their time of day from here: an offset in seconds, see test/lib/clock.c.
+# The servers add this offset in seconds to the time of day, see test/lib/clock.c.
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $clock = "$dir/clock";
 
@@ -48,7 +48,7 @@ sub start_node
 
 sub days_off { return int((shift->query('SELECT extract(epoch FROM clock_timestamp())') - time) / DAY + 1000.5) - 1000; }
 
-# What the manager itself writes into a row, on every version: it is not enough that the sessions see another day.
+# Checks the time that the manager writes into a row, because it may differ from the time that sessions see.
 sub manager_days_off
 {
 	my ($session) = @_;
@@ -76,48 +76,50 @@ foreach my $days (1, 0, -1, 2)
 	cmp_ok($token, '>', $highest, "$title: tokens increase");
 	$waiter->async(q{SELECT acquire_lock('short', '10 min')});
 	$limited->async(q{SELECT acquire_lock('limited', wait => '5 s')});
-	wait_until(sub { $s->query('SELECT count(*) FROM lock_election.waiters') eq '2' }) or die 'they do not wait';
+	wait_until(sub { $s->query('SELECT count(*) FROM lock_election.waiters') eq '2' }) or die 'the sessions do not wait';
 	set_clock($days * DAY);
 	is(days_off($s), $days, $title);
-	is(manager_days_off($s), $days, "$title: for the manager as well");
+	is(manager_days_off($s), $days, "$title: the manager sees the same day");
 
-	is($s->query("SELECT is_held('short', $token)"), 't', "$title: held");
-	like($s->query("SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'short'"), qr/^[0-4]\./, "$title: for the rest of its TTL");
-	ok(!$waiter->ready && !$limited->ready, "$title: and waited for");
-	like($waiter->wait, qr/^\d+$/, "$title: the lock goes to the next");
-	cmp_ok(time - $start, '>=', 5, "$title: no earlier than its TTL");
-	cmp_ok(time - $start, '<', 30, "$title: and not much later");
-	is($limited->wait, '', "$title: a wait ends");
-	cmp_ok(time - $start, '<', 30, "$title: when its time is over");
-	is($s->query(q{SELECT release_lock('bound') AND release_lock('limited')}), 't', "$title: other locks are there");
+	is($s->query("SELECT is_held('short', $token)"), 't', "$title: the lock is held");
+	like($s->query("SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'short'"), qr/^[0-4]\./, "$title: time_left is the rest of the TTL");
+	ok(!$waiter->ready && !$limited->ready, "$title: both sessions still wait");
+	like($waiter->wait, qr/^\d+$/, "$title: the waiter is granted the lock");
+	cmp_ok(time - $start, '>=', 5, "$title: the lock does not expire before its TTL");
+	cmp_ok(time - $start, '<', 30, "$title: the lock expires soon after its TTL");
+	is($limited->wait, '', "$title: a wait times out");
+	cmp_ok(time - $start, '<', 30, "$title: the wait does not last much longer");
+	is($s->query(q{SELECT release_lock('bound') AND release_lock('limited')}), 't', "$title: other locks are still held");
 	$waiter->query(q{SELECT release_lock('short')});
 }
 
-# A crash, and a start years before: the incarnation, which counts minutes, is stored.
+# A crash, and a start with a clock of years before. The stored incarnation, which counts minutes, is ahead of that
+# clock.
 $_->quit foreach $s, $waiter, $limited;
 $node->stop('immediate');
 set_clock(-800 * DAY);
 start_node();
 cmp_ok($node->safe_psql('postgres', q{SELECT release_lock('late', token) AND token > } . "$token FROM acquire_lock('late') token"),
-	'eq', 't', 'tokens increase after a crash, by a clock of years ago');
+	'eq', 't', 'tokens increase after a crash, with a clock of years ago');
 nothing_left($node);
 
-# The clock goes back once more: a name that was closed before, and one that is closed afterwards, by a lock from before,
-# are closed for no longer than they were to be.
+# The clock is set back once more. A name that was closed before, and a name that a lock from before closes afterwards,
+# must not stay closed for longer than requested.
 $node->safe_psql('postgres', q{SELECT release_lock('closed', acquire_lock('closed'), '2 s')});
 my $held = $node->safe_psql('postgres', q{SELECT acquire_lock('held', '10 min')});
 $node->stop;
 set_clock(-1200 * DAY);
 start_node();
-is($node->safe_psql('postgres', "SELECT release_lock('held', $held, '2 s')"), 't', 'a lock from before is released');
+is($node->safe_psql('postgres', "SELECT release_lock('held', $held, '2 s')"), 't',
+	'a lock acquired before the clock was set back is released');
 foreach my $name ('closed', 'held')
 {
-	is($node->safe_psql('postgres', "SELECT release_lock('$name', acquire_lock('$name', wait => '20 s'))"), 't', "$name: opens in time");
+	is($node->safe_psql('postgres', "SELECT release_lock('$name', acquire_lock('$name', wait => '20 s'))"), 't', "$name: the name opens in time");
 }
 nothing_left($node);
 
-# Standbys whose clocks are two days behind take over from a primary that has been started again since, which they have not
-# heard of.  They have seen when the primary's last commits were; one that was started since then, its last checkpoint.
+# Standbys whose clocks are two days behind are promoted after a restart of the primary that was not replicated. A
+# standby knows the time of the primary's last commits or, if it was restarted since then, of its last checkpoint.
 set_clock(0);
 $node->stop;
 my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
@@ -138,9 +140,9 @@ foreach my $standby (@standbys)
 	$standby->reload;
 	wait_for_sql($standby, 'SELECT count(*) = 0 FROM pg_stat_wal_receiver');
 }
-$standbys[1]->stop;    # makes a restartpoint
+$standbys[1]->stop;    # This creates a restartpoint.
 start_behind($standbys[1]);
-is($standbys[1]->safe_psql('postgres', 'SELECT pg_last_xact_replay_timestamp() IS NULL'), 't', 'it has replayed no commit since it started');
+is($standbys[1]->safe_psql('postgres', 'SELECT pg_last_xact_replay_timestamp() IS NULL'), 't', 'the restarted standby has replayed no commit since its start');
 $primary->restart;
 $token = $primary->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')});
 $primary->stop;
@@ -150,8 +152,8 @@ foreach my $standby (@standbys)
 
 	$standby->promote;
 	wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
-	cmp_ok($standby->safe_psql('postgres', q{SELECT extract(epoch FROM clock_timestamp())}), '<', time - DAY, "$title: its clock is behind");
-	cmp_ok($standby->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')}), '>', $token, "$title: tokens increase all the same");
+	cmp_ok($standby->safe_psql('postgres', q{SELECT extract(epoch FROM clock_timestamp())}), '<', time - DAY, "$title: the clock of the standby is behind");
+	cmp_ok($standby->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')}), '>', $token, "$title: tokens increase with the promotion");
 	$standby->stop;
 }
 done_testing();

@@ -16,8 +16,8 @@ points_by(\$free);
 
 sub worker { return $free->query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election $_[0]'"); }
 
-# Each of them looks around once a second. A hundredth of a processor is much more than that takes, and much less than what
-# a process gets that does not sleep, also on a machine where fifty of them want one.
+# Each process checks for work once a second. One percent of a processor is much more than this takes, and much less
+# than the share of a process that does not sleep, even on a machine where fifty processes compete for the processor.
 my $seconds = 3;
 
 sub are_idle
@@ -40,7 +40,7 @@ sub are_idle
 	return;
 }
 
-# A place that is granted is announced.
+# Grants a place, which is announced.
 sub announce
 {
 	my $held = $s->query(q{SELECT acquire_lock('announced')});
@@ -49,10 +49,10 @@ sub announce
 	$s->query("SELECT release_lock('announced', $held)");
 	$s->query("SELECT await_lock('announced', $token, NULL)");
 	$s->query("SELECT release_lock('announced', $token)");
-	return wait_until(sub { worker('notifier') }) || die 'there is no notifier';
+	return wait_until(sub { worker('notifier') }) || die 'no notifier runs';
 }
 
-# How often the manager has looked at the sizes of the tables, or at pages of the history.
+# Return how often the manager has checked the sizes of the tables, and how often it has pruned the history.
 sub looks { return fault("hits('shrink-done')"); }
 
 sub pruned { return fault("hits('history-pruned')"); }
@@ -62,37 +62,38 @@ sub beat { return $s->query(q{SELECT release_lock('beat', acquire_lock('beat'))}
 my ($manager, $launcher) = map { worker($_) } 'manager', 'launcher';
 
 announce();
-is($free->query(q{SELECT fault_hits('shrink-done') = 0 OR started < clock_timestamp() - interval '4.9 s' FROM lock_election.manager}), 't', 'whoever waits for a manager comes before the sizes of its tables');
+is($free->query(q{SELECT fault_hits('shrink-done') = 0 OR started < clock_timestamp() - interval '4.9 s' FROM lock_election.manager}), 't', 'a starting manager serves waiting calls before it checks the sizes of its tables');
 are_idle('after some requests', manager => $manager, launcher => $launcher, notifier => worker('notifier'));
 
 my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
 $waiter->async(q{SELECT acquire_lock('held', '1 h')});
 wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters', '1');
 
-# The sizes are looked at once after the last batch, in five seconds, the history twice after the start.
+# The manager checks the sizes once within five seconds after the last batch, and prunes the history twice after its
+# start.
 beat();
 wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', '1');
 my $before = looks();
 wait_until(sub { looks() > $before }, 20);
 $before = looks();
-cmp_ok($before, '>', 0, 'the tables are looked at');
+cmp_ok($before, '>', 0, 'the sizes of the tables are checked');
 my $pruned = pruned();
-cmp_ok($pruned, '>=', 2, 'so was the history');
+cmp_ok($pruned, '>=', 2, 'the history is pruned');
 $seconds = 6;
-are_idle('somebody waits', manager => $manager, launcher => $launcher, 'session that waits' => $waiter->pid);
+are_idle('while a session waits', manager => $manager, launcher => $launcher, 'session that waits' => $waiter->pid);
 $seconds = 3;
-is(looks(), $before, 'and not while nothing is written');
-is(pruned(), $pruned, 'nor the history');
+is(looks(), $before, 'the sizes are not checked while nothing is written');
+is(pruned(), $pruned, 'the history is not pruned while nothing is written');
 my $start = time;
 beat() foreach 1 .. 20;
-cmp_ok(looks() - $before, '<=', 1 + (time - $start) / 5, 'nor are the tables after each of many batches');
+cmp_ok(looks() - $before, '<=', 1 + (time - $start) / 5, 'the sizes are not checked after each of many batches');
 
-# How often a session that waits falls asleep in each of its turns: on its bell, where it is woken at little cost, and then on
-# its latch.  A signal ends the sleep on the latch; on a busy machine it may meet the other one, now and then.
+# Counts how often a waiting session falls asleep in each of its turns: first on its bell, where waking it is cheap, and
+# then on its latch. A signal ends the sleep on the latch; on a busy machine, it sometimes ends the sleep on the bell.
 SKIP: {
-	skip 'no futex', 1 if $^O ne 'linux';
+	skip 'the system has no futexes', 1 if $^O ne 'linux';
 	my $pid = $waiter->pid;
-	skip 'the kernel does not count them', 1 unless defined times_asleep($pid);
+	skip 'the kernel does not count context switches', 1 unless defined times_asleep($pid);
 	my $most = 0;
 
 	for (my $try = 0; $try < 5 && $most < 1.5; $try++)
@@ -102,7 +103,7 @@ SKIP: {
 		foreach my $n (1 .. 12)
 		{
 			kill 'HUP', $pid;
-			wait_until(sub { fault("hits('request-before-wait')") >= $n }) or die 'it does not wake up';
+			wait_until(sub { fault("hits('request-before-wait')") >= $n }) or die 'the session does not wake up';
 			sleep 0.15;
 		}
 		my $per_turn = (times_asleep($pid) - $before) / fault("hits('request-before-wait')");
@@ -110,60 +111,62 @@ SKIP: {
 		$most = $per_turn if $per_turn > $most;
 		fault('clear()');
 	}
-	cmp_ok($most, '>=', 1.5, 'a session that waits sleeps on its bell first');
+	cmp_ok($most, '>=', 1.5, 'a waiting session sleeps on its bell first');
 }
 $s->query("SELECT release_lock('held', $token)");
-like($waiter->wait, qr/^\d+$/, 'and is granted the lock');
+like($waiter->wait, qr/^\d+$/, 'the waiting session is granted the lock');
 $waiter->query(q{SELECT release_lock('held')});
 
-# All mailboxes are looked at again after a second, once.  No batch is still to come for what was released.
+# The manager checks all mailboxes again after a second, once. No batch for released locks is pending.
 wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', '0');
 fault(q{set('batch-written', 'error', times => 2)});
 $s->query(q{SELECT acquire_lock('fails', '1 h')});
-like($s->error, qr/fault at/, 'a batch fails, and again with this request alone');
+like($s->error, qr/fault at/, 'a batch fails, and again with its only request');
 fault('clear()');
 are_idle('after a batch that has failed', manager => $manager);
 
-# It tries to read them again once a second, however soon that fails.
+# The manager retries loading its tables once a second, however soon this fails.
 fault(q{set('reload-loaded', 'error', times => 0)});
 fault(q{set('batch-written', 'error')});
 $s->query(q{SELECT acquire_lock('fails', '1 h')});
 like($s->error, qr/fault at/, 'a batch fails');
-are_idle('nothing can be read', manager => $manager);
+are_idle('while the tables cannot be loaded', manager => $manager);
 fault('clear()');
-is($s->query(q{SELECT release_lock('fails', acquire_lock('fails', wait => '20 s'))}), 't', 'then it can');
+is($s->query(q{SELECT release_lock('fails', acquire_lock('fails', wait => '20 s'))}), 't',
+	'requests succeed when the tables can be loaded');
 
-# Deadlines are on a clock that stands still meanwhile.  It looks at the clock now and then, also where nothing else is to be
-# done: a while after its last batch it has looked how large the tables are.
+# Deadlines are on a clock that stops during a stall. The manager checks the clock now and then, even if it has nothing
+# else to do. Some time after its last batch, it checks the sizes of the tables.
 my $looks = fault(q{hits('shrink-done')});
 $s->query(q{SELECT acquire_lock('stall', '1 h')});
-wait_until(sub { fault(q{hits('shrink-done')}) > $looks }) or die 'it does not look';
+wait_until(sub { fault(q{hits('shrink-done')}) > $looks }) or die 'the manager does not check the sizes';
 my $log = -s $node->logfile;
 stop_asleep($manager);
 $free->query('SELECT pg_sleep(4)');
 kill 'CONT', $manager;
-ok(wait_until(sub { $node->log_contains(qr/the lock_election manager did not run for \d+ ms/, $log) }), 'the manager has not run for some seconds');
+ok(wait_until(sub { $node->log_contains(qr/the lock_election manager did not run for \d+ ms/, $log) }), 'the log reports the stall');
 $s->query(q{SELECT release_lock('stall')});
 $s->query(q{SELECT acquire_lock('short', '4 s')});
 are_idle('after a stall, until a lock expires', manager => $manager);
 wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
-are_idle('when it has expired', manager => $manager);
+are_idle('after the lock has expired', manager => $manager);
 
-# It has been stopped: what is due is by another clock.  A release that is written later, an expiry, and the ends of their rows.
+# After the stall, deadlines are on a shifted clock. Checks a delayed write of a release, an expiry, and the deletion of
+# their rows.
 my $batches = sub { return fault(q{hits('batch-applied')}); };
 $before = $batches->();
 my $told = $s->query(q{SELECT acquire_lock('told', '1 min')});
-is($s->query("SELECT release_lock('told', $told)"), 't', 'a release that nobody waits for');
+is($s->query("SELECT release_lock('told', $told)"), 't', 'release_lock() returns true');
 wait_for_sql($node, q{SELECT count(*) FROM _lock_election.slot WHERE name = 'told' AND holds > 0}, '0');
 $s->query(q{SELECT acquire_lock('short', '1 s')});
 wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', '0');
-cmp_ok($batches->() - $before, '<=', 20, 'there are a few batches: one for each of what has to be done');
+cmp_ok($batches->() - $before, '<=', 20, 'only the necessary batches are made');
 
-is(worker('manager'), $manager, 'it was the same manager all the time');
+is(worker('manager'), $manager, 'the manager was not replaced');
 
-# --- those who wait for what is stuck ---
+# --- calls that wait for a stuck process ---
 
-# Whose turn it is not, and whose release waits in its commit.
+# Includes a session that is not served yet, and one whose release waits in its commit.
 my ($asks, $commits, $leads, $gone) = map { session($node) } 1 .. 4;
 my %stuck = ('session that asks' => $asks->pid, 'session that commits' => $commits->pid, 'candidate' => $leads->pid);
 
@@ -172,7 +175,7 @@ $leads->async(q{SELECT campaign('e', 'two', '1 h')});
 waiting($leads);
 $commits->query(q{SELECT acquire_lock('commits', '1 h'); BEGIN; SELECT release_lock('commits')});
 
-# Nothing can be written, then nor read: the manager tries again and again.
+# The tables can be neither written nor read: the manager retries.
 my $locker = session($node);
 $locker->query('BEGIN; LOCK TABLE _lock_election.slot');
 $asks->async(q{SELECT acquire_lock('asks', '1 h')});
@@ -184,7 +187,7 @@ $asks->wait;
 $commits->wait;
 $s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 
-# Nobody answers, nor reads what a session has left whose mailbox the next one is to have.
+# No reply is sent, and a new session gets the mailbox of an ended session whose mail was not read.
 $gone->query(q{SELECT is_held('x', 1)});
 $commits->query(q{SELECT acquire_lock('commits', '1 h'); BEGIN; SELECT release_lock('commits')});
 stop_asleep($manager);
@@ -200,9 +203,10 @@ kill 'CONT', $manager;
 $_->wait foreach $asks, $commits, $fresh;
 $s->query(q{SELECT force_release_lock(name) FROM lock_election.locks; SELECT force_resign('e')});
 my $term = $leads->wait;
-is($leads->query("SELECT resign('e', $term)"), 't', 'the candidate has come to lead');
+is($leads->query("SELECT resign('e', $term)"), 't', 'the candidate is elected');
 
-# The next manager loads: whoever waits, also for that, looks for it less and less often, and leaves the launcher alone.
+# The next manager is loading its tables. Waiting calls check for it less and less often, and do not disturb the
+# launcher.
 $s->query(q{SELECT acquire_lock('held', '1 h')});
 $waiter->async(q{SELECT acquire_lock('held', '1 h')});
 waiting($waiter);
@@ -216,11 +220,11 @@ $fresh->async(q{SELECT is_held('x', 1)});
 asking($_) foreach $asks, $fresh;
 $free->query('SELECT pg_sleep(2)');
 my %asleep = map { $_ => times_asleep($_) } $launcher, $waiter->pid, $asks->pid, $fresh->pid;
-are_idle('a manager loads', launcher => $launcher, 'session that waits' => $waiter->pid, 'session that asks' => $asks->pid, 'new session' => $fresh->pid);
+are_idle('while a manager loads its tables', launcher => $launcher, 'session that waits' => $waiter->pid, 'session that asks' => $asks->pid, 'new session' => $fresh->pid);
 SKIP: {
-	skip 'the kernel does not count how often processes sleep', 1 if grep { !defined $_ } values %asleep;
+	skip 'the kernel does not count context switches', 1 if grep { !defined $_ } values %asleep;
 	my @often = grep { $_ > 10 * $seconds } map { times_asleep($_) - $asleep{$_} } keys %asleep;
-	is("@often", '', 'nobody wakes up more often than ten times a second');
+	is("@often", '', 'no process wakes up more often than ten times a second');
 }
 go_on('load-before-meta');
 $_->wait foreach $asks, $fresh;
@@ -230,9 +234,10 @@ $s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 $_->quit foreach $asks, $commits, $leads, $fresh, $locker;
 nothing_left($node);
 $_->quit foreach $s, $waiter, $free;
-# The sleep that a stop of the server ends is no pause.  (It is as long as the manager has nothing to do.)
+# Stopping the server ends the sleep of the manager, which must not be reported as a stall. The sleep lasts as long as
+# the manager has nothing to do.
 $free->query('SELECT pg_sleep(4)');
 $log = -s $node->logfile;
 $node->stop;
-is(join(' ', grep { $_ > 3000 } slurp_file($node->logfile, $log) =~ /the lock_election manager did not run for (\d+) ms/g), '', 'who is stopped has slept');
+is(join(' ', grep { $_ > 3000 } slurp_file($node->logfile, $log) =~ /the lock_election manager did not run for (\d+) ms/g), '', 'the sleep before the stop is not reported as a stall');
 done_testing();

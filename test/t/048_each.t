@@ -11,14 +11,14 @@ use Test::More;
 my $node = new_node('main', faults => 1);
 
 
-# SQL of an array of n names, of that many bytes.
+# Returns the SQL of an array of n names with that many bytes each.
 sub names
 {
 	my ($prefix, $n, $bytes) = @_;
 	return sprintf q{(SELECT array_agg(rpad('%s' || i, %d, 'x')) FROM generate_series(1, %d) AS i)}, $prefix, $bytes // 12, $n;
 }
 
-# The session's statement is an error.
+# Returns whether the statement fails.
 sub fails
 {
 	my ($s, $sql) = @_;
@@ -28,7 +28,7 @@ sub fails
 
 sub held { return one('SELECT count(*) FROM lock_election.locks WHERE mode IS NOT NULL'); }
 
-# What the table has is what the session was told: as many tokens as locks that are held, the same ones.
+# Checks that exactly the returned tokens are held.
 sub same_as_told
 {
 	my ($what, @tokens) = @_;
@@ -46,26 +46,28 @@ sub end_all
 
 one('CREATE ROLE holder LOGIN');
 
-subtest 'limits are those of all together' => sub {
+subtest 'limits apply to all names together' => sub {
 	my $s = session($node, user => 'holder');
 
 	one('ALTER SYSTEM SET lock_election.max_locks_per_role = 5; SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.max_locks_per_role', '5');
-	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('a', 3) . ')'), '3', 'three of five');
+	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('a', 3) . ')'), '3',
+		'three of five locks are granted');
 	wait_until(sub { fails($s, 'SELECT count(token) FROM try_acquire_each(' . names('b', 3) . ')') });
-	like($s->error, qr/too many locks/, 'three more are too many');
-	is(held(), '3', 'and none of them is held');
-	ok(fails($s, 'SELECT count(token) FROM enqueue_each(' . names('b', 3) . ')'), 'nor are three places');
-	is(one('SELECT count(*) FROM lock_election.waiters'), '0', 'and none is taken');
-	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('b', 2) . ')'), '2', 'two are not');
-	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('a', 3) . q{, owner => 'x')}), '0', 'what is not granted does not count');
+	like($s->error, qr/too many locks/, 'three more locks exceed the limit');
+	is(held(), '3', 'none of the rejected locks is held');
+	ok(fails($s, 'SELECT count(token) FROM enqueue_each(' . names('b', 3) . ')'), 'three places exceed the limit, too');
+	is(one('SELECT count(*) FROM lock_election.waiters'), '0', 'none of the rejected places is queued');
+	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('b', 2) . ')'), '2',
+		'two more locks do not exceed the limit');
+	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('a', 3) . q{, owner => 'x')}), '0', 'names that are not granted do not count');
 
 	one('ALTER SYSTEM RESET lock_election.max_locks_per_role; ALTER SYSTEM SET lock_election.max_waiters_per_lock = 1; SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.max_waiters_per_lock', '1');
-	is($s->query(q{SELECT granted FROM enqueue_lock(rpad('a1', 12, 'x'))}), 'f', 'one place');
-	ok(fails($s, 'SELECT * FROM enqueue_each(' . names('a', 3) . ')'), 'a queue that is full');
-	like($s->error, qr/too many requests wait for lock "a1x/, 'is named');
-	is(one('SELECT count(*) FROM lock_election.waiters'), '1', 'and no queue has another place');
+	is($s->query(q{SELECT granted FROM enqueue_lock(rpad('a1', 12, 'x'))}), 'f', 'one place is queued');
+	ok(fails($s, 'SELECT * FROM enqueue_each(' . names('a', 3) . ')'), 'enqueue_each() fails if one queue is full');
+	like($s->error, qr/too many requests wait for lock "a1x/, 'the error names the full queue');
+	is(one('SELECT count(*) FROM lock_election.waiters'), '1', 'no other queue has a new place');
 	one('ALTER SYSTEM RESET lock_election.max_waiters_per_lock; SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.max_waiters_per_lock', '1000');
 	$s->quit;
@@ -77,15 +79,17 @@ subtest 'a lease that has ended' => sub {
 	my $lease = $s->query('SELECT grant_lease()');
 
 	$s->query("SELECT revoke_lease($lease)");
-	ok(fails($s, "SELECT * FROM try_acquire_each('{a,b}', lease => $lease)"), 'is an error');
-	like($s->error, qr/LE001: lease $lease does not exist, or has ended\n.*revoked/, 'which says how it ended');
+	ok(fails($s, "SELECT * FROM try_acquire_each('{a,b}', lease => $lease)"),
+		'try_acquire_each() on an ended lease fails');
+	like($s->error, qr/LE001: lease $lease does not exist, or has ended\n.*revoked/,
+		'the error says how the lease ended');
 	$s->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT acquire_lock('a', owner => 'x')");
 	$s->query("SELECT count(token) FROM try_acquire_each('{a,b}')");
-	like($s->error, qr/older than the grant of lock "b"/, 'a warning names the one that was granted');
+	like($s->error, qr/older than the grant of lock "b"/, 'the warning names the lock that was granted');
 	$s->query('ROLLBACK');
 	$s->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT acquire_lock('a')");
-	is($s->query("SELECT count(token) FROM try_acquire_each('{a,b,c}')"), '3', 'one that the transaction has, and others');
-	like($s->error, qr/\A[^\n]*older than the grant of lock "b"\n(?:(?!WARNING).)*\z/s, 'it names the first that was granted, once');
+	is($s->query("SELECT count(token) FROM try_acquire_each('{a,b,c}')"), '3', 'one name held by the transaction, and others, are granted');
+	like($s->error, qr/\A[^\n]*older than the grant of lock "b"\n(?:(?!WARNING).)*\z/s, 'one warning names the first lock that was granted');
 	$s->query('ROLLBACK');
 	$s->quit;
 	end_all();
@@ -100,10 +104,11 @@ subtest 'a token of another role' => sub {
 	{
 		$s->query('BEGIN') if $begin;
 		my ($t1, $t2) = $mine =~ /(\d+)/g;
-		ok(fails($s, "SELECT * FROM release_each('{mine,other,also}', '{$t1,$other,$t2}')"), 'an error');
-		like($s->error, qr/lock "other" is held by another role/, 'which names the lock');
+		ok(fails($s, "SELECT * FROM release_each('{mine,other,also}', '{$t1,$other,$t2}')"),
+			'release_each() with a token of another role fails');
+		like($s->error, qr/lock "other" is held by another role/, 'the error names the lock');
 		$s->query('ROLLBACK') if $begin;
-		is(held(), '3', 'and nothing is released');
+		is(held(), '3', 'nothing is released');
 	}
 	$s->quit;
 	end_all();
@@ -117,10 +122,10 @@ subtest 'names that do not fit into a mailbox' => sub {
 		my $bytes = $n < 25 ? 255 : $n < 500 ? 9 : 200;
 		my $names = names('n', $n, $bytes);
 
-		is($s->query("SELECT count(*) || ' ' || count(DISTINCT token) FROM try_acquire_each($names)"), "$n $n", "$n names of $bytes bytes");
-		is($s->query("SELECT count(*) FROM try_acquire_each($names, owner => 'other') WHERE token IS NULL"), $n, 'are held');
+		is($s->query("SELECT count(*) || ' ' || count(DISTINCT token) FROM try_acquire_each($names)"), "$n $n", "$n names of $bytes bytes are granted");
+		is($s->query("SELECT count(*) FROM try_acquire_each($names, owner => 'other') WHERE token IS NULL"), $n, "$n names are not granted to another owner");
 		is($s->query("SELECT count(*) FILTER (WHERE released) FROM (SELECT array_agg(name) AS names, array_agg(token) AS tokens FROM "
-				. "lock_election.locks) AS l, release_each(l.names, l.tokens)"), $n, 'are released');
+				. "lock_election.locks) AS l, release_each(l.names, l.tokens)"), $n, "$n names are released");
 	}
 	$s->quit;
 	end_all();
@@ -131,13 +136,13 @@ subtest 'a connection that ends' => sub {
 
 	$s->query('SELECT count(*) FROM try_acquire_each(' . names('bound', 30) . ', ttl => NULL)');
 	$s->query('BEGIN; SELECT count(*) FROM try_acquire_each(' . names('open', 30) . ')');
-	is(held(), '60', 'bound to it, and of an open transaction');
+	is(held(), '60', 'bound locks and uncommitted locks are held');
 	$s->kill;
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
 	nothing_left($node);
 };
 
-# Whatever happens between two names, the caller's answer and the table agree.
+# Whatever fails between two names, the reply and the table agree.
 foreach my $point ('batch-applied', 'store-row', 'batch-written', 'request-answered')
 {
 	foreach my $action ('error', 'kill')
@@ -145,11 +150,12 @@ foreach my $point ('batch-applied', 'store-row', 'batch-written', 'request-answe
 		subtest "$action at $point" => sub {
 			my ($s, $before) = (session($node), session($node));
 			my $rpt = 'SELECT token FROM try_acquire_each(' . names('f', 20) . ')';
-			# longer than the others, which may be held to their TTL: whatever has flushed the WAL before the kill
+			# Longer than the TTL of the others, which may be held again until the end of their TTL, depending on what
+			# was flushed before the kill.
 			my $kept = $before->query(q{SELECT acquire_lock('before', '10 min')});
 			my ($answer, $cause);
 
-			# only the session's own request, or the manager's batch
+			# The fault applies only to the session's own request, or the manager's batch.
 			one(sprintf q{SELECT fault_set('%s', '%s', skip => %d, pid => %s)}, $point, $action, $point eq 'store-row' ? 7 : 0,
 				$point =~ /^request/ ? $s->query('SELECT pg_backend_pid()') : '(SELECT pid FROM lock_election.manager)');
 			$answer = $s->query($rpt);
@@ -159,14 +165,14 @@ foreach my $point ('batch-applied', 'store-row', 'batch-written', 'request-answe
 			if ($cause eq '')
 			{
 				my @tokens = split /\n/, $answer;
-				is(scalar(@tokens), 20, 'it was answered');
-				same_as_told('and what was told is held', $kept, @tokens);
+				is(scalar(@tokens), 20, 'the call returned 20 tokens');
+				same_as_told('the returned tokens are held', $kept, @tokens);
 			}
 			else
 			{
 				note($cause);
 				wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '1');
-				same_as_told('it was refused: nothing is held but what was', $kept);
+				same_as_told('after an error, only the earlier lock is held', $kept);
 			}
 			$_->kill foreach $s, $before;
 			end_all();
@@ -174,7 +180,7 @@ foreach my $point ('batch-applied', 'store-row', 'batch-written', 'request-answe
 	}
 }
 
-# Twenty names of the session: what they are before the call, the call, and how many of them may be left when it has failed.
+# Each call with twenty names: the setup, the call, and the numbers of locks that may be held after a failure.
 my %calls = (
 	'try_acquire_each' => [ '', 'SELECT count(token) FROM try_acquire_each(' . names('g', 20) . ')', 0 ],
 	'enqueue_each' => [ q{SELECT acquire_lock('g' || i, owner => 'other') FROM generate_series(1, 10) AS i}, q{SELECT count(token) FROM enqueue_each(ARRAY(SELECT 'g' || i FROM generate_series(1, 20) AS i))}, 10 ],
@@ -191,7 +197,7 @@ sub prepare_call
 	return $sql =~ s/NAMES/$twenty/r =~ s/TOKENS/$tokens/r;
 }
 
-# All of them or none, whenever somebody looks, and what is to be left in the end.
+# Checks that all names or none are held at any time, and that the right number is held in the end.
 sub left_by
 {
 	my ($call, $test_name) = @_;
@@ -199,14 +205,14 @@ sub left_by
 	my $now = held();
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok(wait_until(sub { $now = held(); grep { $_ eq $now } @left }), $test_name) or diag("$now are held");
+	ok(wait_until(sub { $now = held(); grep { $_ eq $now } @left }), $test_name) or diag("$now locks are held");
 	is(one('SELECT count(*) FROM lock_election.waiters'), '0', 'no place is left');
 	return;
 }
 
 foreach my $call (sort keys %calls)
 {
-	subtest "$call, broken off in the session" => sub {
+	subtest "$call with an error in the session" => sub {
 		foreach my $point ('request-posted', 'request-answered', 'request-done')
 		{
 			foreach my $action ('error', 'fatal', 'pg_cancel_backend', 'pg_terminate_backend')
@@ -224,14 +230,14 @@ foreach my $call (sort keys %calls)
 				}
 				$s->wait;
 				like($s->error, qr/ERROR|FATAL/, "$action at $point");
-				left_by($call, 'all of them or none');
+				left_by($call, 'all names or none are held after $action at $point');
 				one('SELECT fault_clear()');
 				$_->kill foreach $s, $before;
 				end_all();
 			}
 		}
 	};
-	next if $call eq 'try_acquire_each';    # above
+	next if $call eq 'try_acquire_each';    # tested above
 	subtest "a crash in the middle of $call" => sub {
 		foreach my $point ('batch-applied', 'batch-written')
 		{
@@ -241,11 +247,11 @@ foreach my $call (sort keys %calls)
 
 			one("SELECT fault_set('$point', 'kill', pid => (SELECT pid FROM lock_election.manager))");
 
-			# the manager may come there by itself, with what it writes later
+			# A delayed write of the manager may also reach this point.
 			eval { $s->query($writes ? $sql : "$sql; COMMIT"); 1 } || $@ =~ /Broken pipe/ || die $@;
 			wait_until(sub { eval { one('SELECT fault_clear()'); held(); 1 } });
 			my $held = held();
-			ok($held eq '0' || $held eq '20' || ($call eq 'enqueue_each' && $held eq '10'), "all of them or none, at $point") or diag("$held are held");
+			ok($held eq '0' || $held eq '20' || ($call eq 'enqueue_each' && $held eq '10'), "all names or none are held after a crash at $point") or diag("$held locks are held");
 			$_->kill foreach $s, $before;
 			end_all();
 		}
@@ -260,49 +266,51 @@ subtest 'a manager that is stopped' => sub {
 	kill 'STOP', $pid;
 	$s->query(q{SET statement_timeout = '300ms'});
 	ok(fails($s, "SELECT count(token) FROM enqueue_each($many)"), 'statement_timeout ends the call');
-	like($s->error, qr/57014/, 'and is told');
+	like($s->error, qr/57014/, 'the error is 57014');
 	kill 'CONT', $pid;
-	is($s->query(q{SET statement_timeout = 0; SELECT count(token) FROM try_acquire_each('{m1,m2}')}), '2', 'the session goes on');
-	is(held(), '2', 'nothing of the thousand is held');
+	is($s->query(q{SET statement_timeout = 0; SELECT count(token) FROM try_acquire_each('{m1,m2}')}), '2', 'the session still works');
+	is(held(), '2', 'none of the 1000 names is held');
 	$s->quit;
 	end_all();
 };
 
-subtest 'the session changes meanwhile' => sub {
+subtest 'changes of the session between the calls' => sub {
 	my ($s, $other) = (session($node), session($node));
 	my $tokens = $s->query(q{SET ROLE holder; SELECT array_agg(token) FROM try_acquire_each('{s1,s2}')});
 
-	# roles
+	# Roles.
 	one('CREATE ROLE second');
-	ok(fails($s, "SET ROLE second; SELECT * FROM release_each('{s1,s2}', '$tokens')"), 'another role does not release');
-	like($s->error, qr/42501/, 'them');
+	ok(fails($s, "SET ROLE second; SELECT * FROM release_each('{s1,s2}', '$tokens')"),
+		'another role cannot release the locks');
+	like($s->error, qr/42501/, 'the error is 42501');
 	$s->query("BEGIN; SET LOCAL ROLE holder; SELECT * FROM release_each('{s1,s2}', '$tokens'); SET LOCAL ROLE second; COMMIT");
-	is($s->error, '', 'a commit by another role');
-	is(held(), '0', 'releases what the role had given back');
+	is($s->error, '', 'a transaction that changes its role commits');
+	is(held(), '0', 'the commit releases the locks of the first role');
 	$s->query('RESET ROLE');
 
-	# the end of what belongs to the session
+	# DISCARD ALL.
 	$s->query(q{SELECT count(*) FROM try_acquire_each('{d1,d2,d3}', ttl => NULL)});
 	$tokens = $s->query(q{SELECT array_agg(token) FROM try_acquire_each('{d4,d5}')});
 	$s->query('DISCARD ALL');
-	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}), 'd4,d5', 'DISCARD ALL ends what is bound, and no other');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}), 'd4,d5', 'DISCARD ALL releases only bound locks');
 
-	# two-phase commit
+	# Two-phase commit.
 	$s->query("BEGIN; SELECT * FROM release_each('{d4,d5}', '$tokens'); SELECT * FROM try_acquire_each('{p1,p2}'); PREPARE TRANSACTION 'x'");
 	like($s->error, qr/0A000/, 'a transaction that acquires and releases cannot be prepared');
 	wait_for_sql($node, q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}, 'd4,d5');
 
-	# a lease that ends before the answer is read
+	# A lease that ends before the reply is read.
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 	one(sprintf q{SELECT fault_set('request-answered', 'wait', pid => %s)}, $s->pid);
 	$s->async("SELECT count(token) FROM try_acquire_each('{e1,e2,e3}', lease => $lease)");
 	wait_for_sql($node, q{SELECT fault_waiting('request-answered') <> 0});
 	one("SELECT revoke_lease($lease), fault_release('request-answered')");
 	$s->wait;
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'e_'}), '0', 'what hung on a lease has gone with it');
-	ok(fails($s, "SELECT * FROM enqueue_each('{e1,e2,e3}', lease => $lease)"), 'and nothing comes back');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'e_'}), '0', 'locks on a revoked lease are released');
+	ok(fails($s, "SELECT * FROM enqueue_each('{e1,e2,e3}', lease => $lease)"),
+		'enqueue_each() on a revoked lease fails');
 
-	# a deadlock: each of the two has a place where the other one holds
+	# A deadlock: each session has a place for a lock that the other one holds.
 	$s->query(q{SELECT count(*) FROM try_acquire_each('{x1,x2}', ttl => NULL)});
 	$other->query(q{SELECT count(*) FROM try_acquire_each('{y1,y2}', ttl => NULL)});
 	my $place = $s->query(q{SELECT token FROM enqueue_each('{y1}')});
@@ -312,56 +320,59 @@ subtest 'the session changes meanwhile' => sub {
 	wait_until(sub { $s->ready || $other->ready });
 	my ($first, $second) = $s->ready ? ($s, $other) : ($other, $s);
 	$first->wait;
-	like($first->error, qr/40P01/, 'a deadlock is found');
+	like($first->error, qr/40P01/, 'the deadlock is detected');
 	$first->kill;
-	is($second->wait, 't', 'and the other one goes on');
+	is($second->wait, 't', 'the other session is granted the lock');
 	$_->kill foreach $s, $other;
 	end_all();
 };
 
-subtest 'a crash after the answer' => sub {
+subtest 'a crash after the reply' => sub {
 	my $s = session($node);
 	my @tokens = split /\n/, $s->query('SELECT token FROM try_acquire_each(' . names('c', 100) . ')');
 
 	$node->stop('immediate');
 	$node->start;
-	same_as_told('all are held', @tokens);
+	same_as_told('all locks are held after the crash', @tokens);
 	is(one(q{SELECT count(*) FILTER (WHERE released) FROM (SELECT array_agg(name) AS names, array_agg(token) AS tokens FROM }
-			. q{lock_election.locks) AS l, release_each(l.names, l.tokens)}), '100', 'and released by their tokens');
+			. q{lock_election.locks) AS l, release_each(l.names, l.tokens)}), '100',
+				'the locks are released by their tokens');
 	end_all();
 };
 
-# Nothing rests on it: it is made, and written later.
-subtest 'a release whose row cannot be written now' => sub {
+# The release does not depend on the write: it takes effect immediately, and is written later.
+subtest 'a release whose row cannot be written yet' => sub {
 	my $s = session($node);
 	my $tokens = $s->query('SELECT array_agg(token) FROM try_acquire_each(' . names('r', 20) . ')');
 	my $all = one('SELECT ' . names('r', 20));
 	my $stored = q{SELECT count(*) FROM _lock_election.slot WHERE token <> 0};
 
-	# a statement of its own, so that it is made at once
+	# A statement of its own, so that the release takes effect immediately.
 	one(q{SELECT fault_set('batch-begun', 'error', times => 0, pid => (SELECT pid FROM lock_election.manager))});
-	is($s->query("SELECT count(*) FROM (SELECT * FROM release_each('$all', '$tokens') OFFSET 0) AS r WHERE released"), '20', 'all are released');
-	ok(wait_until(sub { one(q{SELECT fault_hits('batch-begun')}) > 2 }), 'and are to be written, more than once');
-	is(one($stored), '20', 'no row is');
+	is($s->query("SELECT count(*) FROM (SELECT * FROM release_each('$all', '$tokens') OFFSET 0) AS r WHERE released"), '20', 'all locks are released');
+	ok(wait_until(sub { one(q{SELECT fault_hits('batch-begun')}) > 2 }),
+		'the manager tries to write the release more than once');
+	is(one($stored), '20', 'no row is written yet');
 	one('SELECT fault_clear()');
-	ok(wait_until(sub { one($stored) eq '0' }), 'until that is possible');
-	is(held(), '0', 'none is held');
+	ok(wait_until(sub { one($stored) eq '0' }), 'the rows are written when this is possible');
+	is(held(), '0', 'no lock is held');
 	$s->quit;
 	end_all();
 };
 
-subtest 'with durable_release a release that is refused is as if it was not asked for' => sub {
+subtest 'with durable_release, a rejected release changes nothing' => sub {
 	my $s = session($node);
 	my $tokens = $s->query('SELECT array_agg(token) FROM try_acquire_each(' . names('r', 20) . ')');
 	my $all = one('SELECT ' . names('r', 20));
 
 	$s->query('SET lock_election.durable_release = on');
 	one(q{SELECT fault_set('batch-begun', 'error', times => 100, pid => (SELECT pid FROM lock_election.manager))});
-	ok(fails($s, "SELECT * FROM release_each('$all', '$tokens')"), 'an error');
+	ok(fails($s, "SELECT * FROM release_each('$all', '$tokens')"), 'release_each() fails');
 	one('SELECT fault_clear()');
-	is(held(), '20', 'all are held');
+	is(held(), '20', 'all locks are still held');
 	wait_until(sub { !fails($s, 'SELECT renew_lock(rpad(\'r1\', 12, \'x\'), 1)') });
-	is($s->query("SELECT count(*) FROM release_each('$all', '$tokens') WHERE released"), '20', 'and released now');
+	is($s->query("SELECT count(*) FROM release_each('$all', '$tokens') WHERE released"), '20',
+		'all locks are released when rows can be written');
 	$s->quit;
 	end_all();
 };

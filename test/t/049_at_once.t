@@ -8,8 +8,8 @@ use Test::More;
 my $node = new_node('main', conf => "autovacuum = off\nfsync = off\n");
 my ($s, $holder) = map { session($node) } 1 .. 2;
 
-# A process that has just begun to sleep looks by itself after 50 ms, others later. On a busy machine much else is slow, but
-# not each time.
+# In milliseconds. A process that has just begun to sleep checks for work by itself after 50 ms, other processes later.
+# On a busy machine, many tries are slow, but not all.
 use constant AT_ONCE => 25;
 
 sub quickest
@@ -27,16 +27,17 @@ sub quickest
 	return;
 }
 
-# Milliseconds that this takes, for the server.
+# Returns SQL that runs a statement and returns its duration in milliseconds, measured by the server.
 sub timed { return "DO \$\$ DECLARE start timestamptz := clock_timestamp(); BEGIN $_[0] PERFORM set_config('test.ms', (1000 * extract(epoch FROM clock_timestamp() - start))::text, false); END \$\$; SELECT current_setting('test.ms')"; }
 
-# The manager, each time it has just begun to sleep: nine requests follow one.
+# Requests to a manager that has just begun to sleep, nine of ten.
 my $request = q{PERFORM is_held('x', 1); };
-quickest('a request', sub { return $s->query(timed($request x 10)) / 9; });
+quickest('a request wakes up the manager immediately', sub { return $s->query(timed($request x 10)) / 9; });
 
-# A session that has just begun to wait, for the lock is held for 5 ms; unless it came when that was over.
+# A session that has just begun to wait, because the lock is held for 5 ms. A try in which it did not wait does not
+# count.
 quickest(
-	'a grant',
+	'a grant wakes up the waiter immediately',
 	sub {
 		my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
 
