@@ -10,8 +10,8 @@ use LeMutate qw(code_of functions);
 
 our @EXPORT = qw(read_coverage tests_for);
 
-# { dir, tests => { test => { seconds, rc, lines => { file => { line => 1 } } } },
-#   reached => { file => { line => by so many tests } } }
+# Reads the records. Returns { dir, tests => { test => { seconds, rc, lines => { file => { line => 1 } } } },
+#   reached => { file => { line => number of tests that reach it } } }
 sub read_coverage
 {
 	my ($dir) = @_;
@@ -35,7 +35,8 @@ sub read_coverage
 	return { dir => $dir, tests => \%of, reached => \%reached };
 }
 
-# The line of the recorded sources that this one was: by its text, in its function; else all lines of the function.
+# Finds the lines of the recorded sources that correspond to the site: those with the same text in its function. Returns
+# them, and all lines of the function.
 sub old_lines
 {
 	my ($coverage, $site, $text) = @_;
@@ -60,7 +61,7 @@ sub lines_of
 	return $first .. $first + (substr($text, $f->{from}, $f->{to} - $f->{from}) =~ tr/\n//);
 }
 
-# The compiler counts for a statement of several lines the first of them, or any.
+# For a statement of several lines, the compiler counts the first line or any other one. Returns all of them.
 sub statement_lines
 {
 	my ($line, $text) = @_;
@@ -70,7 +71,8 @@ sub statement_lines
 	return @lines;
 }
 
-# How much a test is about a site: it reaches lines of the function, and of the file, that few others reach.
+# Returns how specific a test is to a site: the sum over the reached lines of the file, and again of the function, of 1
+# / number of tests that reach the line.
 sub about
 {
 	my ($coverage, $test, $file, @function) = @_;
@@ -83,9 +85,9 @@ sub about
 	return $sum;
 }
 
-# The tests that reach the site's line, else those that reach its function, else those that reach its file: what
-# processes reach that are killed, or call _exit(), is not recorded.  Those that failed without a mutant are left out.
-# The quick ones first, and those that are about this function and file.
+# Returns the tests that reach the site's line; if there are none, those that reach its function; if there are none,
+# those that reach its file, because lines reached by processes that are killed or call _exit() are not recorded. Tests
+# that failed without a mutant are left out. Fast tests, and tests specific to this function and file, come first.
 sub tests_for
 {
 	my ($coverage, $site, $text) = @_;
@@ -98,7 +100,7 @@ sub tests_for
 	{
 		my @found = grep { my $reached = $tests->{$_}{lines}{$file}; !$lines || grep { $reached->{$_} } @$lines } @passed;
 
-		# what a test costs beside its own seconds counts as five
+		# The overhead of a test counts as five seconds.
 		my %cost = map { $_ => (5 + $tests->{$_}{seconds}) / about($coverage, $_, $file, @$function)**2 } @found;
 
 		return sort { $cost{$a} <=> $cost{$b} || $a cmp $b } @found if @found;

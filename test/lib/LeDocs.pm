@@ -22,7 +22,7 @@ use warnings;
 use Exporter 'import';
 our @EXPORT = qw(blocks_of statements_of same_output);
 
-# { section, line, word, text } of each block, in order.
+# Returns { section, line, word, text } of each block, in order.
 sub blocks_of
 {
 	my ($text) = @_;
@@ -50,7 +50,7 @@ sub blocks_of
 	return @blocks;
 }
 
-# { who, sql, output, waits } of each statement of a block of psql.
+# Returns { who, sql, output, waits } of each statement of a psql block.
 sub statements_of
 {
 	my ($text) = @_;
@@ -71,7 +71,7 @@ sub statements_of
 	return @statements;
 }
 
-# Does a statement end with this line?
+# Returns whether a statement ends with this line.
 sub complete
 {
 	my ($line) = @_;
@@ -80,10 +80,10 @@ sub complete
 }
 
 my @classes = (
-	qr/^-?\d\d:\d\d:\d\d\.\d+$/,                     # a duration that is not a round one
-	qr/^\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d$/,       # the time of a moment
+	qr/^-?\d\d:\d\d:\d\d\.\d+$/,                     # a duration with fractions of a second
+	qr/^\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d$/,       # a time of day
 	qr/^\d{4}-\d\d-\d\d$/,
-	qr/^\{?\d{3,7}\}?[.;:,)]?$/,                     # a process
+	qr/^\{?\d{3,7}\}?[.;:,)]?$/,                     # a process id
 	qr/^\d+\.\d$/,                                   # a number of seconds
 );
 
@@ -95,7 +95,8 @@ sub words_of
 	return $line =~ /^[-+]+$/ ? ('---') : split /\s+|(?=\|)|(?<=\|)/, $line;
 }
 
-# Compare the lines; tokens of the first, as keys of %$tokens, become those of the second.  Returns the difference, or ''.
+# Compares the lines. Tokens of the expected lines, which are the keys of %$tokens, are replaced by those of the actual
+# lines. Returns the difference, or ''.
 sub same_output
 {
 	my ($expected, $actual, $tokens) = @_;

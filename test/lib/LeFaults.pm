@@ -22,7 +22,7 @@ use PostgreSQL::Test::Utils ();
 use Test::More ();
 use Time::HiRes qw(time sleep);
 
-# An answer that takes longer is missing.
+# seconds after which a missing reply is an error
 use constant PATIENCE => 40;
 use constant TRIES => 6;
 
@@ -38,7 +38,7 @@ sub new
 	return $self;
 }
 
-# Where the sources have them.
+# Returns all fault points of the sources.
 sub points
 {
 	my %points;
@@ -48,15 +48,15 @@ sub points
 		my $text = PostgreSQL::Test::Utils::slurp_file($file);
 		$points{$2} = $1 eq '' while $text =~ /LE_FAULT(|_NOFAIL)\("([a-z-]+)"\)/g;
 	}
-	# only DROP EXTENSION comes there, a session whose mailbox is still in use, a deadlock, what holds a lock that all
-	# need, very many names, and an outage: see 053_deadlock_races.t, 093_faults_races.t, 099_faults_release_on_its_way.t
-	# and 017_no_transaction_ids.t
+	# These points are reached only by DROP EXTENSION, a session whose mailbox is still in use, a deadlock, a holder of
+	# a lock that all need, very many names, and an outage: see 053_deadlock_races.t, 093_faults_races.t,
+	# 099_faults_release_on_its_way.t and 017_no_transaction_ids.t
 	delete @points{qw(extension-gone attach-refused deadlock-step fence-pids-locked segment-attached outage-looked)};
 	return %points;
 }
 
-# A test of each point whose name matches, with each action that means something there.  Killed last: that also makes the
-# launcher forget how often it had to start a manager again, after which it takes its time.
+# Tests each point whose name matches, with each action that makes sense there. The kill comes last: it also makes the
+# launcher forget how often it had to restart a manager, which would delay the next start.
 sub every_action
 {
 	my ($pattern) = @_;
@@ -89,10 +89,10 @@ sub wrong { my ($self, $what) = @_; push @{ $self->{wrong} }, $what; return; }
 
 sub control { my ($self, $sql) = @_; return $self->{control}->must($sql); }
 
-# What never waits for a manager.
+# Runs SQL that never waits for a manager.
 sub fault { my ($self, $sql) = @_; return $self->{medic}->must($sql); }
 
-# --- what must outlive every fault ---
+# --- entries that must survive each fault ---
 
 sub keep
 {
@@ -116,7 +116,7 @@ sub check_kept
 	my $is = $self->control(qq{SELECT concat_ws(' ', is_held('kept', $k->{lock}), await_lock('kept', $k->{place}),
 		is_leader('kept', $k->{term}), keep_alive($k->{lease}) > '59 min', is_held('kept permit', $k->{permit}))});
 
-	$self->wrong("what was there is not: $is") if $is ne 't f t t t';
+	$self->wrong("a kept entry is lost: $is") if $is ne 't f t t t';
 	return;
 }
 
@@ -136,7 +136,7 @@ sub granted
 	return $token;
 }
 
-# Asks for a grant until it is given; without an answer nobody holds it, unless the server went down.
+# Repeats an acquire until it is granted. After a call without a reply, the lock is not held, unless the server crashed.
 sub acquire
 {
 	my ($self, $client, $name, $sql) = @_;
@@ -153,7 +153,7 @@ sub acquire
 	return 0;
 }
 
-# Not while another client waits for it: it may have been granted to that one.
+# Frees a lock whose state is unknown, unless it is held: it may have been granted to another client that waits for it.
 sub free_unknown
 {
 	my ($self, $name) = @_;
@@ -162,7 +162,7 @@ sub free_unknown
 	return;
 }
 
-# Ends a hold; who has got no answer asks again, and may hear that it is done.
+# Ends a hold. A client that got no reply repeats the call, which may then return that nothing is held.
 sub release
 {
 	my ($self, $client, $name, $sql) = @_;
@@ -184,7 +184,7 @@ sub release
 	return;
 }
 
-# For what changes nothing, or can be done twice.
+# Runs a statement that changes nothing, or can be repeated.
 sub expect
 {
 	my ($self, $client, $sql, $pattern) = @_;
@@ -203,7 +203,7 @@ sub expect
 
 # --- the workload ---
 
-# One holder, two who wait, and the lock handed on to each of them, once by a commit.
+# One holder, two waiters, and the lock handed to each of them, the first time by a commit.
 sub queue_of_waiters
 {
 	my ($self) = @_;
@@ -213,11 +213,11 @@ sub queue_of_waiters
 	my $token = $self->acquire($a, 'hot', $sql);
 	$self->wait_in_queue($b, 'hot', $sql);
 	$self->wait_in_queue($c, 'hot', $sql);
-	# The first renewal after a crash writes; where its flush takes more than half a second, it is valid for less.
+	# The first renewal after a crash writes. If its flush takes more than half a second, it returns less than the TTL.
 	$self->expect($a, "SELECT renew_lock('hot', $token)", qr/^(?:01:00:00|00:59:[45]\d(?:\.\d+)?)$/);
 	$self->transaction($a, $token);
-	# An error may come when it is in the queue already, and the other behind it: that one is next, and holds the lock
-	# before its answer is read.  So who has to wait again does so last.
+	# A waiter may get an error after it was enqueued, with the other waiter behind it. The other one is then next, and
+	# holds the lock before its reply is read. So a client that must wait again does so last.
 	my @again;
 	foreach my $next ($b, $c)
 	{
@@ -240,7 +240,7 @@ sub queue_of_waiters
 	return;
 }
 
-# Starts a wait, again if it fails, and returns when it is in the queue.
+# Starts a wait, again if it fails, and returns when it is enqueued.
 sub wait_in_queue
 {
 	my ($self, $client, $name, $sql) = @_;
@@ -264,10 +264,10 @@ sub wait_in_queue
 		}
 		sleep 0.001;
 	}
-	die "$name: does not wait: $client->{error}\n";
+	die "$name: the client does not wait: $client->{error}\n";
 }
 
-# Acquires, of which one is rolled back, a fence, and a release that takes effect at the commit.
+# Two acquires, one of which is rolled back, a fence, and a release that takes effect at the commit.
 sub transaction
 {
 	my ($self, $client, $token) = @_;
@@ -293,7 +293,7 @@ sub transaction
 			$inside = $answer if $sql =~ /'in'/;
 			$self->wrong("hot was lost: $sql") if $sql =~ /release/ && $answer ne 't';
 		}
-		# what a crash has interrupted is held to its TTL: nobody knows whether it was committed
+		# After a crash, a lock stays held until the end of its TTL, because it is unknown whether it was committed.
 		my $crashed = $client->{crashed};
 		$client->ask('ROLLBACK') unless $done;
 		$self->free_unknown($_) foreach $crashed ? qw(in sub) : ();
@@ -304,7 +304,7 @@ sub transaction
 			$self->granted('in', $inside);
 			return $self->release($client, 'in', "SELECT release_lock('in', $inside)");
 		}
-		# the commit has told no end: it has taken effect, or not
+		# The commit got no reply: it may or may not have taken effect.
 		if ($held eq 'f')
 		{
 			$self->control("SELECT force_release_lock('in')");
@@ -316,7 +316,7 @@ sub transaction
 	return;
 }
 
-# Places, elections, several locks, permits, leases, connection-bound locks.
+# Places, elections, groups, permits, leases and bound locks.
 sub others
 {
 	my ($self) = @_;
@@ -344,7 +344,7 @@ sub others
 	$self->release($a, 'one', "SELECT release_locks('{one,two}', $token)");
 	$self->control(q{SELECT force_release_lock('two')}) if $a->{crashed};
 
-	# this connection's: gone with it
+	# A bound lock ends with its connection.
 	$self->acquire($b, 'bound', q{SELECT acquire_lock('bound', NULL, wait => '10 s')});
 	$b->leave;
 	delete $self->{held}{bound};
@@ -365,7 +365,7 @@ sub ttl
 	return;
 }
 
-# The manager leaves and comes back; a database comes and goes.
+# Replaces the manager; creates and drops a database.
 sub processes
 {
 	my ($self) = @_;
@@ -384,7 +384,7 @@ sub processes
 		{
 			my $there = $self->control(q{SELECT count(*) FROM pg_database WHERE datname = 'passing'});
 			last if $there == ($step == 1);
-			# a probe comes some time after it
+			# The launcher probes the new database some time later.
 			$self->until_hit if $step == 2 && $self->{fault}{point} && $self->{fault}{point} eq 'launcher-probe';
 			$client->ask($step == 1 ? 'CREATE DATABASE passing STRATEGY wal_log' : 'DROP DATABASE passing');
 		}
@@ -396,7 +396,7 @@ sub processes
 
 # --- a run ---
 
-# While somebody waits at the point: what is to be done to the process that has stopped there?
+# Applies the action to the process that waits at the point.
 sub meddle
 {
 	my ($self) = @_;
@@ -419,7 +419,7 @@ sub lines_of_log
 	return scalar(() = PostgreSQL::Test::Utils::slurp_file($self->{node}->logfile) =~ /was terminated by signal/g);
 }
 
-# action: error, fatal, kill; release, terminate, cancel: of a process that waits there
+# Actions: error, fatal, kill; release, terminate or cancel a process that waits at the point.
 sub run
 {
 	my ($self, $point, $action) = @_;
@@ -439,7 +439,7 @@ sub run
 		$self->processes;
 		$self->others;
 
-		# the batch that has failed may have been one without requests, of which there is nothing to replay
+		# The failed batch may have contained no requests; then there is nothing to replay.
 		foreach (1 .. TRIES)
 		{
 			last if $point ne 'replay';
@@ -475,7 +475,7 @@ sub until_hit
 	my $end = time + PATIENCE;
 	my $hit = "SELECT fault_hits('$self->{fault}{point}')";
 
-	# a notifier that has died is started again after a second; a hit comes some time before its crash is in the log
+	# The launcher restarts a notifier after a second. A hit is counted some time before its crash is logged.
 	while ($self->lines_of_log == $self->{lines} && time < $end)
 	{
 		last if !$self->{fault}{kill} && $self->fault($hit) ne '0';
@@ -494,7 +494,7 @@ sub check_empty
 	my $end = time + 20;
 	my $left;
 
-	# its outcome is unknown, and its TTL is long
+	# The outcome is unknown, and the TTL is long.
 	if ($crashed)
 	{
 		$self->control(q{SELECT force_release_lock(name), force_resign(name) FROM lock_election.locks WHERE name NOT LIKE 'kept%'});
@@ -505,12 +505,12 @@ sub check_empty
 		last if time > $end;
 		sleep 0.01;
 	}
-	$self->wrong("left behind: $left") if $left ne '';
+	$self->wrong("left over: $left") if $left ne '';
 	$self->{held} = {};
 	return;
 }
 
-# A connection that is made again when it has ended.
+# A connection that is restored after it has ended.
 package LeFaults::Client;
 
 use strict;
@@ -559,7 +559,7 @@ sub lost
 {
 	my ($self) = @_;
 
-	# a backend that is told to leave says so; in a crash too, but then it says that
+	# A terminated backend sends FATAL 57P01. In a crash, it sends another code or none.
 	$self->{crashed} = 1 unless $self->{error} =~ /^FATAL (?:57P01|XX000)/m;
 	$self->{error} .= $@;
 	$self->{wire} = undef;
@@ -572,7 +572,7 @@ sub ready
 	return !$self->{wire} || IO::Select->new($self->{wire}{socket})->can_read(0);
 }
 
-# undef: an error, or the connection has ended
+# Returns undef after an error, or if the connection has ended.
 sub finish
 {
 	my ($self) = @_;
@@ -599,7 +599,7 @@ sub finish
 
 sub ask { my ($self, $sql) = @_; $self->start($sql); return $self->finish; }
 
-# Until it is answered, whatever happens meanwhile.
+# Repeats a statement until it gets a reply.
 sub must
 {
 	my ($self, $sql) = @_;

@@ -35,12 +35,12 @@ sub find_program
 	return (grep { -x } map { "$_/$name" } qw(/usr/bin /usr/sbin /usr/local/bin))[0];
 }
 
-# The packages that are not there; undef: none.
+# Returns which packages are missing, or undef if none is.
 sub missing
 {
 	my %packages = map { $program{$_} => 1 } grep { !defined find_program($_) } keys %program;
 
-	# newer packages of Patroni do without a client of etcd
+	# Newer packages of Patroni do not need a client library for etcd.
 	$packages{'python3-etcd'} = 1 if system('/usr/bin/python3 -c "import etcd" 2>/dev/null') != 0;
 	return %packages ? 'not installed here: ' . join(' ', sort keys %packages) : undef;
 }
@@ -51,7 +51,7 @@ sub patroni_version
 	return $version;
 }
 
-# Before 3.0.3 Patroni, with etcd's protocol 3, may throw away a leader that was elected while it was suspended.
+# Before 3.0.3, Patroni with etcd's protocol 3 may depose a leader that was elected while it was suspended.
 sub may_use_etcd3
 {
 	my @v = split /\./, patroni_version();
@@ -83,8 +83,8 @@ sub new
 	return $self;
 }
 
-# Patroni bounds its own statements and connections by seconds, and gives up its bootstrap where the machine is too busy for
-# that. Then it is started again; not where post_bootstrap, which is ours, has failed.
+# Patroni limits the time of its own statements and connections, and gives up its bootstrap if the machine is too busy.
+# Then it is started again, unless post_bootstrap, which is ours, has failed.
 sub bootstrap
 {
 	my ($self) = @_;
@@ -130,7 +130,7 @@ sub write_file
 	return;
 }
 
-# How every HAProxy here begins.
+# Start of each HAProxy configuration file.
 my $haproxy = <<'CFG';
 global
     maxconn 500
@@ -141,7 +141,7 @@ defaults
     timeout connect 2s
 CFG
 
-# An HAProxy that passes these ports on: listen => target.
+# Returns the configuration of an HAProxy that forwards these ports: listen => target.
 sub forwarder
 {
 	my (%ports) = @_;
@@ -287,7 +287,7 @@ sub start_etcd
 		($self->{etcd} eq 'etcd' ? '--enable-v2' : ()),
 		'--listen-client-urls', $client, '--advertise-client-urls', $client, '--listen-peer-urls', $peer,
 		'--initial-advertise-peer-urls', $peer, '--initial-cluster', "e1=$peer",
-		# three nodes and their clients share this machine
+		# because three nodes and their clients share this machine
 		'--heartbeat-interval', 300, '--election-timeout', 3000);
 	return;
 }
@@ -319,7 +319,7 @@ sub descendants
 	return @all;
 }
 
-# The server of a node; it is no child of Patroni's if Patroni was started again.
+# Returns the pid of a node's server, which is not a child of Patroni if Patroni was restarted.
 sub postmaster
 {
 	my ($self, $i) = @_;
@@ -333,7 +333,7 @@ sub postmaster
 
 sub server { my ($self, $i) = @_; my @postmaster = $self->postmaster($i); return (@postmaster, descendants(@postmaster)); }
 
-# Patroni, without the server.
+# Returns the pids of Patroni, without the server.
 sub agent
 {
 	my ($self, $i) = @_;
@@ -344,7 +344,7 @@ sub agent
 
 sub signal { my ($self, $signal, @pids) = @_; return kill $signal, @pids; }
 
-# Of what we have started ourselves.
+# Waits for the end of a process that this module has started.
 sub reap
 {
 	my ($self, $name) = @_;
@@ -364,7 +364,7 @@ sub stop
 	my @servers = map { $self->server($_) } 1 .. 3;
 	my @pids = values %{ $self->{pid} };
 
-	# in this order: Patroni would start its server again
+	# The order matters: Patroni would restart its server.
 	kill 'CONT', @pids, @servers;
 	kill 'KILL', map { $self->agent($_) } grep { $self->{pid}{"patroni$_"} } 1 .. 3;
 	kill 'QUIT', map { $self->postmaster($_) } 1 .. 3;
@@ -406,7 +406,7 @@ sub rest
 	return $answer;
 }
 
-# patronictl; its output.
+# Runs patronictl, and returns its output.
 sub ctl
 {
 	my ($self, @arguments) = @_;
@@ -419,7 +419,7 @@ sub ctl
 
 sub is_primary { my ($self, $i) = @_; return $self->rest($i, 'primary')->{status} == 200; }
 
-# Another one than that.
+# Returns the number of the primary node, other than the given one.
 sub leader
 {
 	my ($self, $but) = @_;
@@ -452,7 +452,7 @@ sub all_running
 	  && $self->standbys_stream;
 }
 
-# What Patroni asks for is what PostgreSQL has; and its standbys have caught up.
+# Checks that PostgreSQL has the replication mode that Patroni was asked for, and that the standbys have caught up.
 sub standbys_stream
 {
 	my ($self) = @_;
@@ -463,7 +463,7 @@ sub standbys_stream
 		q{count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication}) =~ ($sync ? qr/^2 [1-9]/ : qr/^2 0/);
 }
 
-# "" where there is no answer.
+# Returns the output of a statement, or "" if there is no reply.
 sub sql
 {
 	my ($self, $where, $sql) = @_;
@@ -516,8 +516,8 @@ sub new_leader
 	return;
 }
 
-# Each begins, is what it is for a while, and ends; of a node that is not the primary any more others have the locks by
-# then, and it tells its clients for 8 s more whatever it tells them.
+# Each function starts a fault, keeps it for a while, and ends it. A node that is no longer the primary keeps replying
+# to its clients for 8 s more, while clients of the new primary are granted its locks.
 use constant AFTER => 8;
 
 our %FAULTS = (

@@ -67,15 +67,15 @@ sub end_clients
 	kill 'TERM', @pids;
 	foreach my $pid (@pids)
 	{
-		LeTest::wait_until(sub { waitpid($pid, POSIX::WNOHANG) == $pid }, 30) or die 'a client does not end';
+		LeTest::wait_until(sub { waitpid($pid, POSIX::WNOHANG) == $pid }, 30) or die 'the client does not end';
 		$failed++ if $?;
 	}
 	return $failed;
 }
 
-# --- what was acknowledged before ------------------------------------------------------------------------------------
+# --- the ledger: changes acknowledged before the fault -------------------------------------------------------------
 
-# Locks, a queue and a leader, of clients that do nothing during the fault.
+# Creates locks, a queue and a leader, of clients that do nothing during the fault.
 sub open_ledger
 {
 	my ($ha, $primary) = @_;
@@ -88,7 +88,7 @@ sub open_ledger
 	return { tokens => \@tokens, places => \@places, term => $term };
 }
 
-# What of it is lost.
+# Returns the parts of the ledger that are lost.
 sub close_ledger
 {
 	my ($ha, $primary, $ledger) = @_;
@@ -111,7 +111,7 @@ sub close_ledger
 
 my %confirms = map { $_ => 1 } qw(acquire enqueue await renew is_held fence release keep_alive revoke_lease grant_lease proclaim);
 
-# The calls of a group that say that something is held or done: [operation, sent, received].
+# Returns the calls of a group that confirm that something is held or done: [operation, sent, received].
 sub confirmations
 {
 	my ($dir, $group) = @_;
@@ -133,7 +133,7 @@ sub confirmations
 	return sort { $a->[2] <=> $b->[2] } @calls;
 }
 
-# The longest time in which nobody of a group was granted anything, since shortly before the fault.
+# Returns the longest time in which no client of a group was granted a lock, since shortly before the fault.
 sub longest_gap
 {
 	my ($fault, $end, @calls) = @_;
@@ -148,7 +148,7 @@ sub longest_gap
 	return $longest;
 }
 
-# What the old primary has confirmed although somebody had been granted something by the new one when it was asked.
+# Counts the confirmations of the old primary that were requested after the new primary had granted a lock.
 sub late_confirmations
 {
 	my ($dir, $since) = @_;
@@ -207,7 +207,7 @@ sub trial
 	sleep 3;
 	$result{failed} = end_clients(@pids);
 
-	# a lease starts again in full wherever a manager does
+	# A lease starts again with its full TTL after each start of a manager.
 	my $window = nanoseconds($from) . ' ' . nanoseconds($end);
 	print $nemesis "N $window ", ($async ? 'promote-async' : 'promote-sync'), "\n", "N $window stop-server\n";
 	print $nemesis "N $window lose-tail\n" if $async;

@@ -29,7 +29,7 @@ sub spew
 	return;
 }
 
-# What a test needs, by its line "# Needs: faults, lockctl".
+# Returns the needs of a test, from its line "# Needs: faults, lockctl".
 sub needs
 {
 	my ($test) = @_;
@@ -37,7 +37,7 @@ sub needs
 	return $test eq 'sim' || slurp($test) !~ /^# Needs: (.*)$/m ? () : split /, /, $1;
 }
 
-# A list of { name, story, file, tests => [..], timeout, old, new }; dies where the list is not in order.
+# Returns a list of { name, story, file, tests => [..], timeout, old, new }. Dies if the list is malformed.
 sub read_mutants
 {
 	my ($list) = @_;
@@ -71,7 +71,7 @@ sub read_mutants
 	return @mutants;
 }
 
-# The file's text with the fault in it; the old text has to be there once.
+# Returns the text of the file with the fault. The old text must occur exactly once.
 sub mutate
 {
 	my ($m, $text) = @_;

@@ -1,5 +1,5 @@
-# Faults that a machine chooses: the places of a C file to which an operator of this list applies, found in its tokens.
-# LeObjects detects mutants that do not compile, or compile to the same object.
+# Random mutations of C: finds all sites in a file to which an operator of this list applies, by its tokens. LeObjects
+# detects mutants that do not compile, or compile to the same object.
 #
 #   relational   < to <= and >=, == to !=, and so on       logical   && to || and back, ! left out
 #   arithmetic   + to -, * to /, << to >>, ++ to --, & to |, += to -= and back          constant  a number +-1, true to false
@@ -19,11 +19,11 @@ use Exporter 'import';
 our @EXPORT_OK = qw(code_of functions);
 our @EXPORT = qw(sites mutated draw_sites site_diff site_key);
 
-# Files that are assertions by another name, or that only the build with fault points has.
+# Files that consist of assertions, or that exist only in the build with fault points.
 our $NOT_THESE = qr{^src/core/check\.c$|/fault(?:_worker)?\.c$};
 
 my $silent = qr/^(?:Assert\w*|(?:le_)?assert\w*|StaticAssert\w*|_Static_assert|CHECK|LE_FAULT\w*|ereport\w*|elog|err\w+|sizeof|offsetof)$/;
-# Arguments that may stand in either order: swapped, they say the same.
+# Functions whose arguments can be swapped without an effect.
 my $commutative = qr/^(?:le_add|le_usage_sum|le_text_equal|Min|Max)$/;
 my $keyword = qr/^(?:if|else|while|for|do|switch|return|break|continue|goto|case|default|sizeof|struct|union|enum|static|const)$/;
 
@@ -35,8 +35,8 @@ my %logical = ('&&' => '||', '||' => '&&');
 
 # --- tokens ---------------------------------------------------------------------------------------------------------
 
-# Comments, preprocessor lines, and what only assertions need become blanks, and what is quoted too, within its quotes:
-# positions stay.
+# Replaces comments, preprocessor lines, code used only by assertions, and the contents of quotes by blanks. Positions
+# do not change.
 sub code_of
 {
 	my ($text) = @_;
@@ -48,7 +48,8 @@ sub code_of
 	return $text;
 }
 
-# Each: its text (t), where it begins (pos), whether blanks are on both of its sides (apart), whether it begins a line (first)
+# Each token: its text (t), its position (pos), whether it has blanks on both sides (apart), and whether it begins a
+# line (first).
 sub tokens
 {
 	my ($code) = @_;
@@ -65,7 +66,7 @@ sub tokens
 	return @tokens;
 }
 
-# For each opening bracket the index of its closing one, and the other way round.
+# Returns the index of the matching bracket, for each opening and closing bracket.
 sub pairs
 {
 	my ($tokens) = @_;
@@ -79,8 +80,8 @@ sub pairs
 	return \%pair;
 }
 
-# As .clang-format lays them out: the type on a line, the name at the beginning of the next one.  Each: name, type, and the
-# places of its braces.
+# Finds functions as formatted by .clang-format: the type on one line, and the name at the start of the next line. Each:
+# name, type, and the positions of its braces.
 sub functions
 {
 	my ($code) = @_;
@@ -99,7 +100,7 @@ sub functions
 
 # --- one function ---------------------------------------------------------------------------------------------------
 
-# A pass over the tokens of a function's body: finds its sites, and knows what is left alone.
+# Passes over the tokens of a function's body, finds its sites, and skips code that must not be mutated.
 sub sites_of
 {
 	my ($function, $code) = @_;
@@ -122,19 +123,19 @@ sub add
 	my ($f, $operator, $pos, $len, $new, %more) = @_;
 	my $old = substr($f->{code}, $pos, $len);
 
-	# line numbers stay, so that texts of errors and assertions do
+	# The number of lines does not change, so that line numbers in errors and assertions stay the same.
 	my $lines = ($old =~ tr/\n//) - ($new =~ tr/\n//);
 	push @{ $f->{sites} }, { function => $f->{name}, operator => $operator, pos => $pos, len => $len,
 		new => $new . "\n" x ($lines > 0 ? $lines : 0), %more };
 	return;
 }
 
-# Where the token ends.
+# Returns the position after the token.
 sub end_of { my ($token) = @_; return $token->{pos} + length($token->{t}); }
 
 sub text_of
 {
-	my ($f, $from, $to) = @_;    # tokens, the last one with it
+	my ($f, $from, $to) = @_;    # indexes of the first and the last token
 
 	return substr($f->{code}, $f->{tokens}[$from]{pos}, end_of($f->{tokens}[$to]) - $f->{tokens}[$from]{pos});
 }
@@ -160,7 +161,7 @@ sub skip_silent
 	return;
 }
 
-# Goes from statement to statement, also those of an if or a loop.
+# Visits each statement, including those of ifs and loops.
 sub find_statements
 {
 	my ($f) = @_;
@@ -198,7 +199,7 @@ sub find_statements
 	return;
 }
 
-# The brace that opens the members of a type that is declared here.
+# Returns the index of the brace that opens the members of a type that is declared here.
 sub body_of
 {
 	my ($f, $i) = @_;
@@ -233,12 +234,12 @@ sub return_site
 	my ($f, $i) = @_;
 	my $return = $f->{type} eq 'void' ? 'return;' : "return ($f->{type}){0};";
 
-	# not for what an if does
+	# not in the body of an if
 	add($f, 'return', $f->{tokens}[$i]{pos}, 0, "$return ") if $i > 1 && $f->{tokens}[ $i - 1 ]{t} =~ /^[;{}]$/;
 	return;
 }
 
-# The statement of tokens $i to $end, which is its semicolon.
+# Finds the sites of the statement from token $i to its semicolon, token $end.
 sub statement_sites
 {
 	my ($f, $i, $end) = @_;
@@ -251,14 +252,14 @@ sub statement_sites
 
 	if ($is_declaration)
 	{
-		# what assertions alone read is one of them, unless a call computes it
+		# A variable that is read only by assertions is skipped, unless a call computes it.
 		my $is_silent = !(grep { $_ eq '=' } @words) || (grep { $_ eq 'PG_USED_FOR_ASSERTS_ONLY' } @words) && !grep { $_ eq '(' } @words;
 		skip($f, $i, $end) if $is_silent;
 		return;
 	}
 	if ($words[0] =~ /^(?:ereport|elog)$/)
 	{
-		# an error that is not raised is a fault; a message that is not logged is none
+		# An error that is not raised is a fault, but a missing log message is not.
 		add($f, 'statement', $pos, $len, '') if $words[0] eq 'ereport' && $words[2] =~ /^(?:ERROR|FATAL|PANIC)$/;
 		return;
 	}
@@ -296,7 +297,7 @@ sub operator_sites
 	return;
 }
 
-# Token $i is called: its value, and its arguments.
+# Finds the sites of the call of token $i: its result, and its arguments.
 sub call_sites
 {
 	my ($f, $i) = @_;
@@ -325,7 +326,7 @@ sub call_sites
 		my $between = substr($f->{code}, $from + length($one), $to - $from - length($one) - length($two));
 
 		next if $one eq $two || $t =~ $commutative;
-		# compiles only if they are of one type
+		# compiles only if both arguments have the same type
 		my $probe = "__extension__({ _Static_assert(__builtin_types_compatible_p(__typeof__($one), __typeof__($two)), \"\"); ($two); })";
 		add($f, 'swap', $from, $to - $from, "$two$between$one", probe => "$probe$between$one");
 	}
@@ -334,8 +335,8 @@ sub call_sites
 
 # --- a file ---------------------------------------------------------------------------------------------------------
 
-# All sites of a file.  Each: file, function, line, operator, pos, len, new, and for swapped arguments the text (probe)
-# that compiles if the types are the same.
+# Returns all sites of a file. Each: file, function, line, operator, pos, len, new and, for swapped arguments, the text
+# (probe) that compiles if their types are equal.
 sub sites
 {
 	my ($file, $text) = @_;
@@ -348,13 +349,13 @@ sub sites
 	{
 		$site->{file} = $file;
 		$site->{line} = 1 + (substr($text, 0, $site->{pos}) =~ tr/\n//);
-		# texts were blanks until here
+		# The contents of quotes were blanks until here.
 		$site->{$_} = restored($text, $code, $site, $_) foreach grep { exists $site->{$_} } qw(new probe);
 	}
 	return @sites;
 }
 
-# What was taken from the blanked code gets its texts back.
+# Restores the contents of quotes in text that was taken from the blanked code.
 sub restored
 {
 	my ($text, $code, $site, $field) = @_;
@@ -373,7 +374,7 @@ sub restored
 	}
 	if ($site->{operator} eq 'swap')
 	{
-		# by their lengths, the first that fits: two texts of one length are one type, and the mutant is the same
+		# Texts are matched by length. Two texts of the same length have the same type; the mutant is the same.
 		my %by_length;
 		push @{ $by_length{ length($_) } }, $_ foreach @full;
 		$new =~ s{(" +")}{ my $list = $by_length{ length($1) }; $list && @$list ? (@$list > 1 ? pop @$list : $list->[0]) : $1 }ge;
@@ -391,15 +392,15 @@ sub mutated
 	return $text;
 }
 
-# An endless row of sites: each function is as likely as another, then each of its lines, then each of the line's
-# operators.  The same for the same seed and sources; no site twice.  Returns a function that gives the next, or undef.
+# Returns a function that returns a random site at each call, each site once, and then undef. Each function is equally
+# likely, then each of its lines, then each operator of the line. The order depends only on the seed and the sources.
 sub draw_sites
 {
 	my ($seed, @sites) = @_;
 	my %functions;
 
 	push @{ $functions{"$_->{file} $_->{function}"}{ $_->{line} }{ $_->{operator} } }, $_ foreach @sites;
-	# not rand(), which a library may have used as well
+	# not rand(), because a library may also use it
 	my $state = 1;
 	my $next = sub {
 		my ($n) = @_;
@@ -428,9 +429,9 @@ sub draw_sites
 	};
 }
 
-# --- to show one ------------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------------
 
-# The lines that it changes: (first line, old ones, new ones)
+# Returns the changed lines: (number of the first line, old lines, new lines).
 sub changed_lines
 {
 	my ($site, $text) = @_;
@@ -452,7 +453,7 @@ sub site_diff
 	  . join('', map { "    -$_\n" } @$old) . join('', map { "    +$_\n" } grep { /\S/ || @$new == 1 } @$new);
 }
 
-# Names it also when lines above it have come or gone.
+# Returns a key of the site that does not change when lines are inserted or deleted above it.
 sub site_key
 {
 	my ($site, $text) = @_;

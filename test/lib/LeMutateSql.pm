@@ -1,5 +1,5 @@
-# Faults that a machine chooses in SQL and PL/pgSQL, like LeMutate for C: the places of a file to which an operator of
-# this list applies. Mutants that cannot be installed do not count.
+# Random mutations of SQL and PL/pgSQL, like LeMutate for C: finds all sites in a file to which an operator of this list
+# applies. Mutants that cannot be installed do not count.
 #
 #   statement    left out                               condition   of IF, ELSIF, WHEN, WHILE, CASE, negated
 #   logical      AND to OR and back, NOT left out        conjunct    an "AND .." left out
@@ -23,7 +23,7 @@ my %relational = ('<' => [ '<=', '>=' ], '<=' => [ '<', '>' ], '>' => [ '>=', '<
 my %arithmetic = ('+' => '-', '-' => '+', '*' => '/', '/' => '*', '%' => '*', '<<' => '>>', '>>' => '<<', '&' => '|');
 my %extreme = (greatest => 'least', least => 'greatest', min => 'max', max => 'min', bool_or => 'bool_and');
 
-# Comments become blanks, and what is quoted, within its quotes: positions stay.
+# Replaces comments and the contents of quotes by blanks. Positions do not change.
 sub code_of
 {
 	my ($text) = @_;
@@ -31,7 +31,7 @@ sub code_of
 	return $text =~ s{(--[^\n]*)|('(?:[^']|'')*')}{ defined $1 ? ' ' x length $1 : "'" . ($2 =~ s/[^\n]/ /gr =~ s/^ (.*) $/$1/sr) . "'" }gser;
 }
 
-# Functions, blocks, views, and what is granted: their names and the places of their bodies.
+# Returns the names and positions of the bodies of functions, blocks, views, and grants.
 sub bodies
 {
 	my ($code) = @_;
@@ -54,7 +54,7 @@ sub tokens
 	{
 		push @tokens, { t => $1, pos => $from + $-[1], end => $from + $+[1] };
 	}
-	# how deep each is within brackets, and within CASE .. END
+	# Count the depth of brackets, and of CASE .. END.
 	my ($depth, $case) = (0, 0);
 	foreach my $i (0 .. $#tokens)
 	{
@@ -102,7 +102,7 @@ sub sql_sites
 	return @sites;
 }
 
-# Messages to a log.
+# Marks the tokens of log messages.
 sub silent
 {
 	my ($t) = @_;
@@ -132,7 +132,8 @@ sub statements
 	return;
 }
 
-# The last token of an operand that begins after token $i: up to what cannot be in it, at this depth.
+# Returns the index of the last token of the operand that begins after token $i: the operand ends before the first token
+# of the same depth that cannot be part of it.
 sub operand_end
 {
 	my ($t, $i) = @_;
@@ -160,7 +161,7 @@ sub token_sites
 
 	if ($relational{$w} && $spaced && $next->{t} ne '>')
 	{
-		return if $w eq '=' && $i > 1 && $t->[ $i - 2 ]{t} =~ /^(?:SET|,)$/; # of an UPDATE
+		return if $w eq '=' && $i > 1 && $t->[ $i - 2 ]{t} =~ /^(?:SET|,)$/; # assignment of an UPDATE
 		 $site->('relational', $_) foreach @{ $relational{$w} };
 	}
 	elsif ($arithmetic{$w} && $spaced) { $site->('arithmetic', $arithmetic{$w}); }
@@ -180,7 +181,7 @@ sub token_sites
 		my $end = operand_end_of_condition($t, $i);
 
 		$add->('condition', $next->{pos}, $t->[$end]{end}, 'NOT (' . substr($text, $next->{pos}, $t->[$end]{end} - $next->{pos}) . ')')
-		  if $end > $i + 1 && $next->{t} !~ /^(?:OTHERS|SQLSTATE)$/; # not a value of a CASE
+		  if $end > $i + 1 && $next->{t} !~ /^(?:OTHERS|SQLSTATE)$/; # not the value of a simple CASE
 	}
 	elsif ($w =~ /^\d+$/ && $t->[ $i - 1 ]{t} !~ /^[\[\$]$/)
 	{

@@ -12,10 +12,10 @@ use LeMutate qw(mutated);
 
 our @EXPORT = qw(new_objects verdict know_object compile_text);
 
-# Nonsense, to people and to newer compilers.
+# Warnings that are errors here, because newer compilers treat them as errors.
 my @errors = map { "-Werror=$_" } qw(int-conversion incompatible-pointer-types implicit-function-declaration return-type);
 
-# What makes the object of a file, without the names of both.
+# Returns the command that compiles a file, without the names of the file and the object.
 sub command_of
 {
 	my ($file) = @_;
@@ -32,7 +32,7 @@ sub command_of
 	return split_words($line);
 }
 
-# As a shell does, with its quotes.
+# Splits a command into words like a shell, respecting quotes.
 sub split_words
 {
 	my ($line) = @_;
@@ -42,7 +42,7 @@ sub split_words
 	return @words;
 }
 
-# Compiles a text in the place of a file.  True if it compiles.
+# Compiles a text in place of a file. Returns true if it compiles.
 sub compile_text
 {
 	my ($file, $text, $object, @command) = @_;
@@ -79,7 +79,7 @@ sub object_digest
 	return sha256_hex(<$in>);
 }
 
-# The digests of a file's objects, by what a mutant with that object is.
+# Returns the known digests of a file's objects: digest => verdict of a mutant with that object.
 sub seen_of
 {
 	my ($objects, $file, $text) = @_;
@@ -87,7 +87,7 @@ sub seen_of
 	return $objects->{seen}{$file} //= { (object_digest($objects, $file, $text) // die "$file does not compile\n") => 'equivalent' };
 }
 
-# A mutant with this object counts, or was drawn in an earlier run.
+# Marks the object of a mutant that counts, or was drawn in an earlier run, as known.
 sub know_object
 {
 	my ($objects, $file, $text, $digest) = @_;
@@ -96,7 +96,8 @@ sub know_object
 	return;
 }
 
-# counts, not compiled, equivalent (the object of the sources), duplicate (that of another mutant); and the object's digest
+# Returns the verdict (counts, not compiled, equivalent to the object of the sources, or duplicate of another mutant),
+# and the digest of the object.
 sub verdict
 {
 	my ($objects, $site, $text) = @_;

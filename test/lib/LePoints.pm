@@ -37,7 +37,7 @@ sub stop_at { my ($point, $pid) = @_; return fault("set('$point', 'wait', pid =>
 sub stopped
 {
 	my ($point) = @_;
-	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "nobody comes to $point";
+	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "no process stops at $point";
 }
 
 sub go_on { return fault("release('$_[0]')"); }
@@ -46,7 +46,7 @@ sub asking
 {
 	my ($session) = @_;
 	my $sql = q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $session->pid;
-	return wait_until(sub { answer_to($sql) eq 't' }) || die 'it does not ask';
+	return wait_until(sub { answer_to($sql) eq 't' }) || die 'the session does not wait for a reply';
 }
 
 1;

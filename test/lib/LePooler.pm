@@ -1,4 +1,4 @@
-# A PgBouncer in front of a server.
+# Starts PgBouncer in front of a server.
 package LePooler;
 use strict;
 use warnings;
@@ -13,14 +13,15 @@ our @EXPORT = qw(find_pgbouncer start_pgbouncer stop_pgbouncer);
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 my @poolers;
 
-# Skips the test where there is none.
+# Skips the test if PgBouncer is not installed.
 sub find_pgbouncer
 {
 	plan skip_all => 'pgbouncer is not installed' unless defined $pgbouncer;
 	return;
 }
 
-# databases: name of each => options of its pool; settings: more lines. Returns the folder of its socket, and its port.
+# Options: databases (name => options of its pool), settings (more lines). Returns the folder of the socket, and its
+# port.
 sub start_pgbouncer
 {
 	my ($node, %opts) = @_;
@@ -48,7 +49,7 @@ INI
 	return ($dir, $port);
 }
 
-# Of all that were started; also at the end of a test that dies.
+# Stops all started poolers, also at the end of a test that dies.
 sub stop_pgbouncer
 {
 	(shift @poolers)->kill_kill while @poolers;

@@ -10,16 +10,16 @@ use IPC::Run ();
 
 our @EXPORT = qw(common_part contract_files contract_broken);
 
-# The pgTAP scripts, and the regression tests.
+# Returns the pgTAP scripts and the regression tests.
 sub contract_files { return (sort(glob 'test/pgtap/*.sql'), grep { !/--/ } sort glob 'sql/*.sql'); }
 
-# The part of a file that holds in both editions.
+# Returns the part of a file that applies to both editions.
 sub common_part
 {
 	my ($path) = @_;
 	my $part = '';
 
-	IPC::Run::run([ 'test/lib/portable-part', $path ], '>', \$part) or die "$path: not in order";
+	IPC::Run::run([ 'test/lib/portable-part', $path ], '>', \$part) or die "$path: malformed";
 	return $part;
 }
 
@@ -27,13 +27,13 @@ sub run_psql
 {
 	my ($connstr, $sql, @options) = @_;
 	my $out = '';
-	local $SIG{PIPE} = 'IGNORE'; # it may end before it has read everything
+	local $SIG{PIPE} = 'IGNORE'; # psql may end before it has read everything
 
 	eval { IPC::Run::run([ 'psql', '-X', @options, '-d', $connstr ], '<', \$sql, '>&', \$out); 1 } or $out .= "ERROR:  $@";
 	return $out;
 }
 
-# Runs one of them in a database that has the edition.  What is wrong, or ''.
+# Runs one file in a database that has the edition. Returns the differences or failures, or ''.
 sub contract_broken
 {
 	my ($connstr, $file) = @_;
@@ -47,7 +47,7 @@ sub contract_broken
 		return $bad || (10 > grep({ /^ ?ok / } @lines) ? "few checks\n" : '');
 	}
 
-	# as pg_regress runs it
+	# Same settings as pg_regress.
 	local @ENV{qw(PGTZ PGDATESTYLE PGOPTIONS)} = ('PST8PDT', 'Postgres, MDY', ($ENV{PGOPTIONS} // '') . ' -c intervalstyle=postgres_verbose');
 	my $expected = common_part('expected/' . $file =~ s{.*/|\.sql$}{}gr . '.out');
 	my $results = run_psql($connstr, common_part($file), '-aq');

@@ -25,7 +25,7 @@ sub shuffled { my @all = @_; return map { splice @all, int rand @all, 1 } 1 .. @
 
 sub lease_is { my ($self, $t) = @_; push @{ $self->{leases} }, $t; return; }
 
-# --- arguments, now and then wrong ---
+# --- arguments, sometimes invalid ---
 
 my @names = ('a', 'b', 'c');
 my $too_long = q{repeat('x', 256)};
@@ -39,7 +39,7 @@ sub names
 	return "'{" . join(',', (shuffled(@names))[ 0 .. int rand 3 ]) . "}'";
 }
 
-# One of the newest tokens.
+# Returns one of the newest tokens.
 sub token
 {
 	my ($self) = @_;
@@ -148,7 +148,7 @@ sub advisory
 		sub { "SELECT advisory_release($name$shared)" })->();
 }
 
-# Items of lease_sync(); of several names one behind the other.
+# Items of lease_sync(). A group consists of consecutive items with the same number.
 sub sync
 {
 	my ($self) = @_;
@@ -226,7 +226,7 @@ sub in_transaction
 		my $group = rand;
 
 		$sql = $group < 0.2 ? $self->versions : $group < 0.3 ? $self->advisory : $released ? $self->releases : $group < 0.85 ? $self->acquires : $self->looks;
-	} while $sql =~ /campaign|candidate\(/; # a leader that campaigns again proclaims, which a rollback undoes in one edition
+	} while $sql =~ /campaign|candidate\(/; # a leader that campaigns again also proclaims, which a rollback undoes in only one edition
 	return $sql;
 }
 

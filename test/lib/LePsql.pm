@@ -11,14 +11,14 @@ use LeWire ();
 
 my %known = map { $_ => 1 } qw(stdout stderr on_error_stop on_error_die);
 
-# The statements of a text, each with the number of its last line; none where psql has to read it.
+# Splits a text into statements, each with the number of its last line. Returns nothing if psql must read the text.
 sub statements
 {
 	my ($sql) = @_;
 	my @found;
 
 	return if $sql =~ /\\|\bCOPY\b|\bLISTEN\b|\bATOMIC\b/i;
-	no warnings 'regexp'; # where there are more parts than a pattern can count
+	no warnings 'regexp'; # because a text may have more parts than a pattern can count
 	while ($sql =~ m{\G((?:[^;'"\$/-]+|'[^']*'|"[^"]*"|\$([a-z_]\w*|)\$.*?\$\2\$|--[^\n]*|/\*.*?\*/|[\$/-])*)(?:;|\z)}gcsi)
 	{
 		my $statement = $1;
@@ -29,7 +29,7 @@ sub statements
 	return (pos($sql) // 0) == length $sql ? @found : ();
 }
 
-# As psql writes it to stderr.
+# Formats a message like psql.
 sub text_of
 {
 	my ($line, $message) = @_;
@@ -41,7 +41,7 @@ sub text_of
 	return $text;
 }
 
-# (exit code, output, errors); nothing where psql has to do it.
+# Returns (exit code, output, errors), or nothing if psql must run the text.
 sub run
 {
 	my ($node, $dbname, $sql, %params) = @_;

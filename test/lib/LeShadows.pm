@@ -18,7 +18,7 @@ use PostgreSQL::Test::Utils;
 
 our @EXPORT = qw(used_types make_shadows shadows_that_ran depends_on_shadows plain_scripts);
 
-# The base types of all arguments, results and columns of the extension, where it is installed.
+# Returns the base types of all arguments, results and columns of the extension, in a database in which it is installed.
 sub used_types
 {
 	my ($node, $db) = @_;
@@ -34,9 +34,9 @@ FROM t JOIN pg_type USING (oid) WHERE typtype = 'b'
 SQL
 }
 
-# Of each function and operator of pg_catalog: one of the same arguments, and where these are polymorphic, one for each
-# type that the extension uses, which is a better match. Of each operator name in the scripts: one for each pair of types
-# that PostgreSQL would have to convert.
+# Creates, for each function and operator of pg_catalog, one with the same arguments; if these are polymorphic, one for
+# each type that the extension uses, which is a better match. Also creates, for each operator name in the scripts, one
+# for each pair of types that PostgreSQL would have to convert.
 my $shadows = <<'SQL';
 SET search_path = pg_catalog;
 SET check_function_bodies = off;
@@ -51,7 +51,7 @@ CREATE FUNCTION pg_temp.of_type(polymorphic oid, type regtype, array_type regtyp
 		ELSE polymorphic::regtype END
 $$;
 
--- Two shadows of one name and arguments: the first stays. What nobody but a superuser can create is left out.
+-- If two shadows have the same name and arguments, the first one stays. Skips those that only a superuser can create.
 CREATE FUNCTION pg_temp.shadow(name text, args text, result text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('CREATE FUNCTION %schema%.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', name, args, result,
@@ -74,7 +74,7 @@ BEGIN
 END
 $do$;
 
--- An operator needs a function of its very arguments. The name of that tells the result.
+-- An operator needs a function with exactly its arguments, whose name depends on the result type.
 DO $do$
 DECLARE
 	o record;
@@ -113,7 +113,7 @@ END
 $do$;
 SQL
 
-# What is code in a script: neither comments nor texts.
+# Returns the code of a script without comments and strings.
 sub code_of
 {
 	my ($text) = @_;

@@ -8,7 +8,7 @@ use Exporter 'import';
 
 our @EXPORT = qw(client call_sql read_rows sync short);
 
-# A client of a lease: what it has seen, and the number of its next call.
+# Returns a client of a lease: what it has seen, and the number of its next call.
 sub client
 {
 	my ($s, %opts) = @_;
@@ -19,7 +19,7 @@ sub client
 
 sub array { return "'{" . join(',', map { defined $_ ? qq{"$_"} : 'NULL' } map { @$_ } @_) . "}'"; }
 
-# The SQL of its next call with these items: [number, action, name, number, owner, value].
+# Returns the SQL of the next call with these items: [number, action, name, number, owner, value].
 sub call_sql
 {
 	my ($c, $items, $wait) = @_;
@@ -29,7 +29,7 @@ sub call_sql
 	return 'SELECT ' . ($c->{columns} // '*') . " FROM lease_sync($c->{lease}, $c->{call}, $incarnation, $news, " . array(map { [ @$_, (undef) x (6 - @$_) ] } @{ $items // [] }) . ', ' . ($wait // q{'5 s'}) . ')';
 }
 
-# Reads its rows; the first one is the lease's.
+# Reads the returned rows. The first row describes the lease.
 sub read_rows
 {
 	my ($c, $out) = @_;
@@ -55,7 +55,7 @@ sub sync
 	return read_rows($c, $c->{s}->query(call_sql($c, $items, $wait)));
 }
 
-# Rows in short: item:event[:name][:sqlstate], news without an item.
+# Abbreviates rows: item:event[:name][:sqlstate]; news has no item.
 sub short
 {
 	return join ' ', map { join ':', ($_->{item} // '-'), $_->{event}, grep { defined } @$_{ 'name', 'sqlstate', 'reason' } } @{ $_[0] };

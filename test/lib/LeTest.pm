@@ -25,8 +25,8 @@ use Time::HiRes ();
 
 our @EXPORT = qw(new_node node_conf install_portable session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time times_asleep stop_kind stop_walwriter can_silence add_host silence_host);
 
-# Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
-# still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
+# Most queries do not need a psql process, see LePsql. If the server is down, psql may end before it has read its input,
+# and IPC::Run, which is still writing, dies. Tests query servers that are down, so this becomes an ordinary result.
 {
 	my $psql = \&PostgreSQL::Test::Cluster::psql;
 	my $answer = sub {
@@ -64,7 +64,8 @@ our @EXPORT = qw(new_node node_conf install_portable session budget one error_of
 	};
 }
 
-# The runner has a cluster that is copied, which takes a tenth of what initdb does. Cluster.pm of 17 and later does so itself.
+# The runner has an initialized cluster, which is copied; this takes a tenth of the time of initdb. Cluster.pm does so
+# itself since PostgreSQL 17.
 {
 	my $system = \&PostgreSQL::Test::Utils::system_or_bail;
 
@@ -80,10 +81,10 @@ our @EXPORT = qw(new_node node_conf install_portable session budget one error_of
 
 sub timeout { return $PostgreSQL::Test::Utils::timeout_default; }
 
-# How long a random search is to take: a part of it in `make test`, all of it in `make soak`.
+# Returns the time for a random search: a part of it in `make test`, all of it in `make soak`.
 sub budget { return $_[0] * ($ENV{LE_BUDGET} // 1); }
 
-# What every test cluster has in its configuration.
+# Configuration of every test cluster.
 sub node_conf
 {
 	return <<'CONF';
@@ -97,7 +98,8 @@ restart_after_crash = on
 CONF
 }
 
-# What a test leaves running is stopped at once at its end; backends that count lines get the time to write the counts.
+# Clusters that a test leaves running are stopped immediately at its end. With coverage, backends get the time to write
+# their counts.
 my @nodes;
 
 END
@@ -109,7 +111,7 @@ END
 	}
 }
 
-# What is opened and not closed, and an assertion that fails while the test does not look, is told in the server's log alone.
+# Resources that are not closed, and assertions that fail without the test noticing, appear only in the server's log.
 END
 {
 	my ($name) = $0 =~ m{([^/]+?)(?:\.\w+)?$};
@@ -125,7 +127,7 @@ END
 	}
 }
 
-# The controls of the fault points, see shared/fault.c.
+# SQL functions that control fault points, see shared/fault.c.
 sub fault_functions
 {
 	return <<'SQL';
@@ -139,7 +141,8 @@ CREATE FUNCTION fault_forget_standbys() RETURNS void LANGUAGE c STRICT AS 'lock_
 SQL
 }
 
-# The extension, or, with ENGINE=portable, which some tests of lockctl pass as well, the portable edition: by an ordinary role, with its functions in public.
+# With ENGINE=portable, which some tests of lockctl also pass, the portable edition is installed instead of the
+# extension: by an ordinary role, with its functions in schema public.
 my $portable = ($ENV{ENGINE} // 'c') eq 'portable';
 
 sub install_in
@@ -154,13 +157,14 @@ sub install_in
 	return;
 }
 
-# A running cluster with the extension in database postgres; LE_CONF in the environment comes last in its configuration.
+# Creates a running cluster with the extension in database postgres. LE_CONF in the environment is appended to its
+# configuration.
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
-#   faults => 1        of the build with fault points, see shared/fault.c; their controls are in database postgres
-#   install => path    of another installation: the folder with its bin and lib
-#   portable => 1      with the portable edition in database postgres, and without the library
-#   start => 0, extension => 0    leave that step to the test
+#   faults => 1        the build with fault points, see shared/fault.c; their controls are in database postgres
+#   install => path    another installation: the folder with its bin and lib
+#   portable => 1      the portable edition in database postgres, without the library
+#   start => 0, extension => 0    the test does this step itself
 sub new_node
 {
 	my ($name, %opts) = @_;
@@ -181,7 +185,7 @@ sub new_node
 	return $node;
 }
 
-# The portable edition, by an ordinary role, into schema public; the assembled file or another one.
+# Installs the portable edition in schema public, as an ordinary role, from the assembled file or another one.
 sub install_portable
 {
 	my ($node, $dbname, $file) = @_;
@@ -193,7 +197,7 @@ sub install_portable
 	return;
 }
 
-# Waits until the code returns true; false when the time is over.
+# Waits until the code returns true. Returns false after a timeout.
 sub wait_until
 {
 	my ($code, $seconds, $pause) = @_;
@@ -207,8 +211,8 @@ sub wait_until
 	return 1;
 }
 
-# Asks until $wanted->(output, errors) is true; returns whether that came in time, and the last output and errors.  The
-# first look is psql's. What has to be waited for is asked through one connection, as long as that lives.
+# Repeats a query until $wanted->(output, errors) is true. Returns whether this came in time, and the last output and
+# errors. The first query uses psql; later ones use one connection, as long as it works.
 sub ask_until
 {
 	my ($node, $sql, $wanted, %opts) = @_;
@@ -219,7 +223,7 @@ sub ask_until
 		return $wire && eval { $wire->query($sql); $out = $wire->wait('Z'); $err = $wire->error; 1; };
 	};
 	my $connect = sub {
-		return if $sql =~ /;\s*\S/; # psql would take these statements one by one
+		return if $sql =~ /;\s*\S/; # psql would run these statements one by one
 		local $SIG{PIPE} = 'IGNORE';
 		require LeWire;
 		return eval { LeWire->new($node, dbname => $dbname, settings => { options => '-c log_statement=none' }) };
@@ -238,7 +242,7 @@ sub ask_until
 	return ($done, $out, $err);
 }
 
-# Waits until the query's output is $expected ('t' by default); dies when that takes too long.
+# Waits until the output of the query is $expected ('t' by default). Dies after a timeout.
 sub wait_for_sql
 {
 	my ($node, $sql, $expected, %opts) = @_;
@@ -249,7 +253,8 @@ sub wait_for_sql
 	return 1;
 }
 
-# What one statement says, in a connection of its own: one([node,] sql [, dbname]); of the first node, in database postgres.
+# Runs one statement in its own connection, and returns its output: one([node,] sql [, dbname]). Defaults: the first
+# node, database postgres.
 sub one
 {
 	my ($node, $sql, $dbname) = ref $_[0] ? @_ : ($nodes[0], @_);
@@ -257,7 +262,7 @@ sub one
 	return $node->safe_psql($dbname // 'postgres', $sql);
 }
 
-# What it writes to stderr, with the SQLSTATE: error_of([node,] sql, dbname => .., user => ..)
+# Returns the error output of a statement, with the SQLSTATE: error_of([node,] sql, dbname => .., user => ..)
 sub error_of
 {
 	my ($node, $sql, %opts) = ref $_[0] ? @_ : ($nodes[0], @_);
@@ -268,7 +273,7 @@ sub error_of
 	return $err;
 }
 
-# The process that receives a standby's WAL; shortly after its start it is not shown.
+# Returns the pid of a standby's WAL receiver, which is not shown immediately after its start.
 sub wal_receiver
 {
 	my ($standby) = @_;
@@ -278,8 +283,9 @@ sub wal_receiver
 	return $pid;
 }
 
-# Stops a process in its sleep: elsewhere it may hold a lock that others need, who then wait for it.  Between the look and the
-# signal it may have woken up, so it is looked at again.  Of the extension, or with what kind of sleep and where.
+# Stops a process while it sleeps; at other times it may hold a lock that others need. It may wake up between the check
+# and the signal, so the check is repeated. By default, it must sleep in the extension; options: the type of the sleep,
+# and the node.
 sub stop_asleep
 {
 	my ($pid, %opts) = @_;
@@ -299,7 +305,7 @@ sub stop_asleep
 
 sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
 
-# Ends the manager in order; returns when another one serves.
+# Ends the manager normally. Returns when another one serves requests.
 sub replace_manager
 {
 	my $pid = manager_pid();
@@ -308,7 +314,8 @@ sub replace_manager
 	return wait_for_sql($nodes[0], "SELECT pid <> $pid FROM lock_election.manager");
 }
 
-# Makes a database in whose commits() a commit is told with a name that a client in LATIN1 cannot read.
+# Creates a database whose procedure commits() commits with a name in the context of messages that a client with LATIN1
+# cannot read.
 sub unreadable_commits
 {
 	my ($dbname) = @_;
@@ -329,7 +336,7 @@ sub waiting
 	return wait_for_sql($session->{node}, $sql, 't', dbname => $session->{dbname});
 }
 
-# Waits until so many wait for this name, or for any.
+# Waits until n sessions wait for this name, or for any name.
 sub wait_for_waiters
 {
 	my ($n, $name, %opts) = @_;
@@ -338,7 +345,7 @@ sub wait_for_waiters
 	return wait_for_sql($nodes[0], "SELECT count(*) = $n FROM lock_election.waiters$where", 't', %opts);
 }
 
-# Gives a lock its short TTL when everything else is in its place, however long that has taken; an election, with
+# Gives a lock its short TTL after all preparations, which may take long on a busy machine. For an election, pass
 # renew_leadership.
 sub shorten
 {
@@ -348,8 +355,8 @@ sub shorten
 	return $session->query("SELECT $renew('$name', $token, '$ttl')") || die "$name is not held: " . $session->error;
 }
 
-# A test: no holder and no waiter is left. What ends in the background gets the time to do so, but less than a TTL of 30 s,
-# which would end all that is left behind.
+# Checks that no holder and no waiter is left over. Ends in the background get some time, but less than a TTL of 30 s,
+# after which all entries would end.
 sub nothing_left
 {
 	my ($node, $test_name, %opts) = @_;
@@ -357,11 +364,11 @@ sub nothing_left
 	my (undef, $out, $err) = ask_until($node, $sql, sub { return "@_" eq ' '; }, %opts, timeout => $opts{timeout} // 20);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is($out . $err, '', $test_name // 'nothing is left behind');
+	return is($out . $err, '', $test_name // 'no holder and no waiter is left over');
 }
 
-# The processor time that a process has used so far, in seconds: what it does, however long others keep it from that. A kernel
-# without schedstat counts it in hundredths.
+# Returns the processor time that a process has used so far, in seconds. It does not depend on other processes. A kernel
+# without schedstat counts it in hundredths of a second.
 sub cpu_time
 {
 	my ($pid) = @_;
@@ -371,10 +378,10 @@ sub cpu_time
 	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# How often a process has fallen asleep so far; undef: this kernel does not count that.
+# Returns how often a process has fallen asleep so far, or undef if this kernel does not count it.
 sub times_asleep { return slurp_file("/proc/$_[0]/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : undef; }
 
-# Stops a process of the server in its sleep, by its kind; returns its pid, for SIGCONT.
+# Stops a process of the server of this kind in its sleep. Returns its pid, for SIGCONT.
 sub stop_kind
 {
 	my ($node, $kind) = @_;
@@ -384,19 +391,19 @@ sub stop_kind
 	return $pid;
 }
 
-# The process that flushes the WAL for everybody.
+# Stops the process that flushes the WAL in the background.
 sub stop_walwriter { return stop_kind($_[0], 'walwriter'); }
 
-# A host that can fall silent: an address on the loopback interface of the network that the runner made for the tests. Let
-# the server listen on it and the client connect to it (host=..); after silence_host no packet arrives any more, and
-# nobody is told. Without such a network: plan skip_all unless can_silence().
+# A host that can fall silent is an address on the loopback interface of the network that the runner has created for the
+# tests. The server listens on it, and the client connects to it (host=..). After silence_host(), packets are dropped
+# without notice. Without such a network, use: plan skip_all unless can_silence().
 sub can_silence { return $ENV{LE_NET}; }
 
 sub add_host { system_or_bail('ip', 'address', 'add', "$_[0]/32", 'dev', 'lo'); return; }
 
 sub silence_host { system_or_bail('ip', 'address', 'delete', "$_[0]/32", 'dev', 'lo'); return; }
 
-# A psql in the background: session($node, dbname => .., user => .., connstr => extra)
+# Starts a psql in the background: session($node, dbname => .., user => .., connstr => extra)
 sub session
 {
 	my ($node, %opts) = @_;
@@ -429,16 +436,16 @@ sub new
 
 sub pid { return $_[0]{pid}; }
 
-# What the last answer's statements wrote to stderr: errors and notices.
+# Returns the errors and notices of the statements that were waited for last.
 sub error { return $_[0]{error}; }
 
-# Starts a statement; its end is seen by a mark behind its output on both streams.
+# Starts a statement. A mark after its output on both streams shows its end.
 sub async
 {
 	my ($self, $sql) = @_;
 	my $mark = '=end-' . ++$self->{sent} . '=';
 
-	# A backslash command takes the rest of its line.
+	# A backslash command extends to the end of its line.
 	$sql .= ";" unless $sql =~ /;\s*\z/ || $sql =~ /\\\w[^\n]*\z/;
 	$self->{in} .= "$sql\n\\echo $mark\n\\warn $mark\n";
 	$self->{run}->pump_nb;
@@ -451,11 +458,11 @@ sub ready
 	my $mark = '=end-' . ($self->{got} + 1) . '=';
 
 	$self->{run}->pump_nb if $self->{run}->pumpable;
-	# with its newline, which may come later
+	# including its newline, which may arrive later
 	return $self->{out} =~ /^\Q$mark\E\n/m && $self->{err} =~ /^\Q$mark\E\n/m;
 }
 
-# The output of the oldest statement that was not waited for; undef when the connection has ended instead.
+# Returns the output of the oldest statement that was not waited for, or undef if the connection has ended.
 sub wait
 {
 	my ($self, $seconds) = @_;

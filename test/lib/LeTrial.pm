@@ -12,7 +12,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT = qw($SUITE build_for run_test clean_up copy_to_faults enter_tree);
 
-# The scenarios of the clients' conformance suite are one test, of the library by its agent.
+# All scenarios of the clients' conformance suite count as one test. The C library runs them with its agent.
 our $SUITE = 'clients/conformance/test_scenarios.py';
 
 # --- building -----------------------------------------------------------------------------------------------------------
@@ -25,7 +25,7 @@ sub make
 	return;
 }
 
-# The build with fault points has sources of its own.
+# The build with fault points has its own copy of the sources.
 my $faults = 'build/faults';
 
 sub copy_to_faults
@@ -36,7 +36,7 @@ sub copy_to_faults
 	return;
 }
 
-# The programs of test/client that this test runs, each in the kinds of build that it is run in.
+# Returns the programs of test/client that this test runs, in each kind of build.
 sub client_programs
 {
 	my ($test) = @_;
@@ -53,7 +53,7 @@ sub client_programs
 	return @programs;
 }
 
-# What this test needs, built from the sources as they are; $built has what this mutant has built already.
+# Builds what this test needs from the current sources. $built records what was already built for this mutant.
 sub build_for
 {
 	my ($test, $built) = @_;
@@ -93,7 +93,7 @@ sub command_of
 		$ENV{SCENARIOS} ? ('-k', $ENV{SCENARIOS}) : (), $SUITE);
 }
 
-# Whatever a test that was stopped has left behind.
+# Ends all processes and files that a stopped test has left over.
 sub clean_up
 {
 	my ($pid) = @_;
@@ -110,7 +110,8 @@ sub clean_up
 	}
 	system("rm -rf $ENV{TESTDIR}/tmp_check $ENV{TESTDIR}/conformance-*");
 
-	# programs of this tree that have left the test's process group, or are stopped: a mutant may not let them end
+	# Programs of this tree that have left the test's process group, or that are stopped, because a mutant may keep them
+	# from ending.
 	my ($tree) = getcwd() =~ m{^(.*/)src$};
 	foreach my $exe (glob('/proc/[0-9]*/exe'))
 	{
@@ -121,9 +122,9 @@ sub clean_up
 	return;
 }
 
-# (passed?, what failed first, timed out?, died?): ends with the first failure.  A wait in the test may take $patience
-# seconds, the test $limit.  It died if it ended for another reason than a check of its own or an assertion.  Of the suite
-# all scenarios that failed are told, as pytest's -k takes them.
+# Runs a test, up to its first failure. Returns (passed?, first failure, timed out?, died?). A wait in the test may take
+# $patience seconds, the test $limit seconds. "died" means that the test ended for another reason than a failed check or
+# assertion. For the suite, all failed scenarios are returned, in the syntax of pytest's -k.
 sub run_test
 {
 	my ($test, $patience, $limit) = @_;
@@ -156,7 +157,7 @@ sub run_test
 
 	$failed = join(' or ', @scenarios) if @scenarios;
 
-	# it died: of an assertion, of the simulator's check, or of waiting too long
+	# The test died of an assertion, of a check of the simulator, or of a timeout.
 	my $text = eval { slurp($errors) } // '';
 	$timed_out ||= !$failed && $text =~ /timed out|timeout/;
 	if (!$failed)
@@ -171,7 +172,7 @@ sub run_test
 	return (0, $failed, $timed_out, $died);
 }
 
-# From here on everything is done in this worker's tree.  Ports are given out for all of them.
+# Enters the tree of this worker, in which everything is done from now on. Ports are shared by all workers.
 sub enter_tree
 {
 	my ($worker) = @_;

@@ -23,7 +23,7 @@ my @sim = (
 );
 my (%flags, @trials);
 
-# Of the mutant's libraries in $lib.  Returns what failed, or undef; seconds of processor time in $$seconds.
+# Runs a trial with the mutant's libraries in $lib. Returns what failed, or undef, and the processor time in $$seconds.
 sub run_trial
 {
 	my ($trial, $lib, $limit, $seconds) = @_;
@@ -50,12 +50,12 @@ sub run_trial
 	return sprintf('%s: %s', $trial->{name}, substr($first // ($rc == 9 ? 'takes too long' : "status $rc"), 0, 160));
 }
 
-# Builds in $dir, from a copy of the sources, so that a checkout can change meanwhile.
+# Builds in $dir, from a copy of the sources, so that the checkout can change in the meantime.
 sub prepare_core
 {
 	my ($dir) = @_;
 
-	# anew, but with the times of the files, so that what was built stays
+	# Copy everything again, but preserve the times of the files, so that make does not rebuild them.
 	system("rm -rf $dir/src $dir/test; mkdir -p $dir/src $dir/test && cp -pr src/core src/server $dir/src"
 		  . " && cp -pr test/unit test/sim $dir/test") == 0 or die "cp failed\n";
 	system("make -s -C $dir -f \$PWD/test/mutants/core.mk OUT=\$PWD/$dir all") == 0 or die "make failed\n";
@@ -76,12 +76,12 @@ sub prepare_core
 
 		die "without a mutant $failed\n" if $failed;
 	}
-	# the quickest first, of each kind; before the simulator, which finds more
+	# Sorted by kind, then unit tests before the simulator, which finds more, then by time.
 	@trials = sort { ($b->{kind} eq 'fast') <=> ($a->{kind} eq 'fast') || ($a->{name} =~ /^sim/) <=> ($b->{name} =~ /^sim/) || $a->{seconds} <=> $b->{seconds} } @trials;
 	return $dir;
 }
 
-# Returns what caught it, or undef.
+# Returns which trial caught the mutant, or undef.
 sub try_core
 {
 	my ($site, $text, $dir, $worker) = @_;

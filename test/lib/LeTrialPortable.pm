@@ -15,7 +15,7 @@ use LeTrial;
 
 our @EXPORT = qw(portable_verdict try_portable stop_portable);
 
-# Those with servers of their own, and how long each may take.
+# Tests that start their own servers, with their time limits in seconds.
 my @tests = ([ 'test/t/068_portable_sync.t', 300 ], [ 'test/t/063_portable.t', 600 ], [ 'test/t/064_portable_differs.t', 300 ],
 	[ 'test/t/069_portable_rules.t', 300 ], [ 'test/t/065_portable_moves.t', 600 ]);
 my %server;    # of each worker
@@ -23,7 +23,7 @@ my $databases = 0;
 
 sub run_ok { my @command = @_; my $out = ''; IPC::Run::run(\@command, '<', \undef, '>&', \$out) or die "@command: $out"; return $out; }
 
-# A server of this worker, and its socket's directory.
+# Starts the server of this worker, and returns the directory of its socket.
 sub server
 {
 	my ($worker) = @_;
@@ -36,7 +36,7 @@ sub server
 	close $conf;
 	run_ok('pg_ctl', '-D', $dir, '-l', "$dir/log", '-w', '-s', 'start');
 	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=postgres", '-c', 'CREATE ROLE installer LOGIN');
-	# what all databases begin with
+	# Contents of all new databases.
 	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=template1", '-c', 'CREATE EXTENSION pgtap', '-c', 'GRANT CREATE ON SCHEMA public TO installer');
 	return $server{$worker} = $dir;
 }
@@ -48,7 +48,7 @@ sub stop_portable
 	return;
 }
 
-# A database with the file, and its connection string; undef: it cannot be installed.
+# Creates a database and installs the file. Returns its connection string, or undef if the file cannot be installed.
 sub database_with
 {
 	my ($worker, $sql) = @_;
@@ -64,7 +64,7 @@ sub database_with
 	return;
 }
 
-# With the roles that its tests have left behind.
+# Drops the database, and the roles that its tests have left over.
 sub drop
 {
 	my ($worker, $db) = @_;
@@ -76,7 +76,7 @@ sub drop
 	return;
 }
 
-# What the parts make with the fault in one of them.
+# Returns the assembled file with the fault in one of its parts.
 sub assembled
 {
 	my ($site, $text) = @_;
@@ -97,7 +97,7 @@ sub portable_verdict
 	return ('counts', sha256_hex($sql));
 }
 
-# Installed once, and copied for each part of the contract.
+# Installs the mutant once, and copies the database for each part of the contract.
 sub broken_contract
 {
 	my ($worker, $sql) = @_;
@@ -117,19 +117,19 @@ sub broken_contract
 	return $broken;
 }
 
-# What has caught it, or undef.
+# Returns what caught the mutant, or undef.
 sub try_portable
 {
 	my ($site, $text, $worker, $passed) = @_;
 
-	# not of the worker's tree, whose programs are ended behind each test
+	# The server does not belong to the tree of the worker, whose programs are ended after each test.
 	server($worker);
 	enter_tree($worker);
 	my $sql = assembled($site, $text);
 	my $broken = broken_contract($worker, $sql);
 	return $broken if $broken;
 
-	# with the copy that Go embeds: a test compares the two
+	# Include the copy that Go embeds, because a test compares the two.
 	my @files = map { "$_/lock_election.sql" } qw(sql/portable clients/go);
 	my $original = slurp($files[0]);
 	my $seed = sub {
@@ -150,7 +150,7 @@ sub try_portable
 		my ($ok, $failed, $timed_out, $died) = run_test($t->[0], 30, $t->[1]);
 
 		$seed->(0);
-		# what waits too long on a busy machine has caught nothing
+		# A timeout on a busy machine does not count: the test must pass without the mutant.
 		next if ($timed_out || $died) && !(run_test($t->[0], 30, $t->[1]))[0];
 		if (!$ok) { $caught = "$t->[0]: $failed"; last; }
 		$passed->{ $t->[0] } = $digest;

@@ -19,13 +19,13 @@ use LeTrial;
 
 our @EXPORT = qw(prepare_server try_server);
 
-# What a wait in a test may take, as in coverage.sh.
+# Seconds that a wait in a test may take, as in coverage.sh.
 my $PATIENCE = 30;
 
-# A mutant is tried on so many seconds of tests, counted as they were recorded.
+# Seconds of recorded test time that are spent on a mutant.
 my $MOST = $ENV{MOST} // 900;
 
-# Seconds of a test whose own are not recorded, on a busy machine; they do not count.
+# Time limit in seconds of a test without a record, on a busy machine; it does not count.
 my $BEYOND = 600;
 
 my ($coverage, $in_tree);
@@ -38,7 +38,7 @@ sub prepare_server
 	return;
 }
 
-# Only one at a time uses the disks, or the addresses of the network, that all workers have together.
+# Runs a test. Only one worker at a time may use the small disks or the network addresses, which all workers share.
 sub run_alone_if_needed
 {
 	my ($test, $limit) = @_;
@@ -51,12 +51,12 @@ sub run_alone_if_needed
 	}
 	my @result = run_test($test, $PATIENCE, $limit);
 
-	# what a test that was stopped has left there would make the next one fail
+	# Files that a stopped test has left over would make the next one fail.
 	system('find', $ENV{LE_DISKS}, qw(-mindepth 2 -delete)) if $lock && $ENV{LE_DISKS};
 	return @result;
 }
 
-# The tests that a mutant meets, in their order: { name, file, kinds of the library's builds }
+# Returns the tests of a mutant in their order: { name, file, kinds of the library's builds }
 sub trials
 {
 	my ($site, $text) = @_;
@@ -74,7 +74,7 @@ sub trials
 	return (@trials, { name => $SUITE, file => $SUITE, kinds => $kinds });
 }
 
-# What has to be the same if the test is not to be tried again.
+# Returns a digest of the files that must be the same if the test need not be run again.
 sub digest_of
 {
 	my ($file) = @_;
@@ -83,7 +83,7 @@ sub digest_of
 	return substr(sha256_hex(map { slurp($_) } $file, @others), 0, 16);
 }
 
-# As run_test() answers.  Scenarios that have failed have to do so a second time, alone: a busy machine is no fault.
+# Returns the result of run_test(). Failed scenarios are run once more, alone, because they may fail on a busy machine.
 sub run_trial
 {
 	my ($test, $limit) = @_;
@@ -94,7 +94,7 @@ sub run_trial
 	return run_test($test, $PATIENCE, $limit);
 }
 
-# Does the test pass in the tree that has no mutant?  In a process of its own, which stays there.
+# Returns whether the test passes in the tree without a mutant. Runs in a child process, because it enters that tree.
 sub passes_without
 {
 	my ($test, $limit) = @_;
@@ -113,8 +113,8 @@ sub passes_without
 	return $? == 0;
 }
 
-# Returns what caught it, or undef.  $passed has the tests, with their digests, that it has passed before, and gets those
-# that it passes now: they are not run again, and do not count as time.
+# Returns which test caught the mutant, or undef. $passed contains the tests that the mutant has passed before, with
+# their digests; these are not run again, and count no time. Tests that it passes now are added.
 sub try_server
 {
 	my ($site, $text, $worker, $passed) = @_;

@@ -1,4 +1,4 @@
-# Debian's prometheus and prometheus-postgres-exporter, monitoring a server.
+# Runs prometheus and prometheus-postgres-exporter of Debian, which monitor a server.
 package LeWatch;
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ sub can_watch
 	return 1;
 }
 
-# What docs/monitoring/metrics lists: name => type.
+# Returns the metrics listed in docs/monitoring/metrics: name => type.
 sub metrics_of
 {
 	my ($list) = @_;
@@ -42,7 +42,7 @@ sub get
 	return HTTP::Tiny->new(timeout => 10)->get($url);
 }
 
-# Starts a program that answers at this address; dies with its log if it does not.
+# Starts a program that replies at this address. Dies with its log if it does not.
 sub start
 {
 	my ($url, @command) = @_;
@@ -55,7 +55,7 @@ sub start
 	return;
 }
 
-# Returns host:port. Without options of the test's own it leaves out what the exporter itself would look at.
+# Starts an exporter. Returns host:port. Without options, the exporter's own metrics are disabled.
 sub start_exporter
 {
 	my ($node, $queries, $dbname, @options) = @_;
@@ -68,7 +68,7 @@ sub start_exporter
 	return $address;
 }
 
-# name => [ { labels => .., value => .. }, .. ]
+# Returns the samples: name => [ { labels => .., value => .. }, .. ]
 sub scrape
 {
 	my ($address) = @_;
@@ -83,7 +83,7 @@ sub scrape
 	return %samples;
 }
 
-# Looks each second at the exporters, and at the rules. Returns host:port.
+# Starts a Prometheus that scrapes the exporters and evaluates the rules each second. Returns host:port.
 sub start_prometheus
 {
 	my ($rules, @exporters) = @_;
@@ -103,7 +103,7 @@ YAML
 	return $address;
 }
 
-# The samples of an expression now; dies if Prometheus refuses it.
+# Returns the current samples of an expression. Dies if Prometheus rejects it.
 sub ask_prometheus
 {
 	my ($address, $expression) = @_;

@@ -31,7 +31,7 @@ use IO::Socket::UNIX ();
 use LeTest ();
 use Socket ();
 
-# The buffer's size has to be known before it connects.
+# The size of the buffer must be set before the connection is made.
 sub tcp_socket
 {
 	my ($port, $receive_buffer) = @_;
@@ -182,7 +182,7 @@ sub sync { $_[0]->message('S', ''); return; }
 
 sub flush { $_[0]->message('H', ''); return; }
 
-# Exactly so many bytes.
+# Reads exactly $length bytes.
 sub take
 {
 	my ($self, $length) = @_;
@@ -193,7 +193,7 @@ sub take
 		local $! = 0;
 		if (!IO::Select->new($self->{socket})->can_read($self->{patience} ? undef : LeTest::timeout()))
 		{
-			next if $!{EINTR}; # a child has ended, for one
+			next if $!{EINTR}; # for example, a child has ended
 			die 'timed out waiting for a message';
 		}
 		my $got = $self->{socket}->sysread($bytes, $length - length $bytes, length $bytes);

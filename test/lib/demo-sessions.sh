@@ -22,7 +22,7 @@ say()
 	echo "--- $*"
 }
 
-# A psql that reads from a pipe of ours and whose answers are stamped as they come.
+# Starts a psql that reads from a pipe, and prints its replies with the time.
 session()
 {
 	local fd
@@ -49,7 +49,7 @@ send()
 	echo "$2" >&"${input[$1]}"
 }
 
-# Waits for the session's answer to what was sent last and puts it into $answer.
+# Waits for the session's reply to the last statement, and stores it in $answer.
 await()
 {
 	local i
@@ -69,7 +69,7 @@ ask()
 	await "$1"
 }
 
-# The view says when a session waits.
+# Waits until this many sessions wait, according to the view.
 until_waiting()
 {
 	local i
@@ -129,7 +129,7 @@ send A "SELECT acquire_lock('invoices', ttl => '30 s');"
 until_waiting 1
 show "SELECT name, mode, token, time_left, waiters FROM lock_election.locks;"
 line C "   ... kill -9"
-{ kill -9 "${pid[C]}"; wait "${pid[C]}" || true; } 2>/dev/null # bash says who was killed
+{ kill -9 "${pid[C]}"; wait "${pid[C]}" || true; } 2>/dev/null # bash reports who was killed
 await A
 ask A "SELECT release_lock('invoices', $answer);"
 
@@ -162,7 +162,7 @@ show "SELECT batches, transaction_ids, rows_written, flushes, stalls FROM lock_e
 echo
 echo "To try it by hand: make play"
 
-# They leave before the server does.
+# The sessions end before the server.
 for who in A B; do
 	echo '\q' >&"${input[$who]}"
 	wait "${pid[$who]}" || true

@@ -14,12 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIFE_S 300
+#define LIFE_S 300 /* seconds */
 
 static const char *name;
 static int file;
 
-/* Not for ever: a test that fails may leave it behind. */
+/* Ends after LIFE_S seconds, because a failed test may not stop the process. */
 static void *
 work(void *arg)
 {

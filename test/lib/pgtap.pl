@@ -5,7 +5,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More ();
 
-# The logs are named after $0.
+# The log files are named after $0.
 BEGIN { our $script = $ARGV[0]; $0 = $script; }
 
 my $node = new_node('pgtap');

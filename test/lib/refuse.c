@@ -85,7 +85,7 @@ unsetenv(const char *name)
 	return REFUSED("unsetenv") ? -1 : NEXT(unsetenv)(name);
 }
 
-/* Of /dev/null: a build for coverage opens others. */
+/* Only of /dev/null, because a build for coverage also opens other files. */
 int
 open(const char *path, int flags, ...)
 {
@@ -112,7 +112,7 @@ prctl(int option, ...)
 	return REFUSED("prctl") ? -1 : NEXT(prctl)(option, a[0], a[1], a[2], a[3]);
 }
 
-/* Of those calls that the C library has no function for. */
+/* Only system calls for which the C library has no function. */
 long
 syscall(long number, ...)
 {
@@ -131,7 +131,7 @@ void *
 calloc(size_t n, size_t size)
 {
 	static void *(*next)(size_t, size_t);
-	static char first[4096]; /* what dlsym() itself asks for */
+	static char first[4096]; /* memory for dlsym() itself */
 
 	if (next == NULL)
 	{

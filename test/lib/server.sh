@@ -1,10 +1,10 @@
-# A throw-away cluster for the demo and the benchmark, stopped by the clean-up of the script that called le_run.
-# It listens only on a socket in its own directory, so any port is free; prefer one that is also free elsewhere, for
-# readability.
+# Starts a temporary cluster for the demo and the benchmark. The clean-up of the script that called le_run stops it. It
+# listens only on a socket in its own directory, so any port works; a port that is unused elsewhere is chosen, so that
+# the output is easier to read.
 #
 #   server_start NAME 'more lines of postgresql.conf'    afterwards psql and pgbench connect to it
 #
-# ENGINE=portable: with the portable edition, installed by an ordinary role, and without the library.
+# With ENGINE=portable, the portable edition is installed by an ordinary role, and the library is not loaded.
 
 server_start()
 {
