@@ -59,7 +59,7 @@ sub alive
 	waiting($dead);
 	$dead->kill('KILL');
 	$holder->query("SELECT release_lock('crossing')");
-	like($watch->query("SELECT acquire_lock('crossing', wait => '20 s')"), qr/^\d+$/, 'a killed client is not granted the lock for good');
+	like($watch->query("SELECT acquire_lock('crossing', wait => '20 s')"), qr/^\d+$/, 'a killed client does not keep the lock');
 	$watch->query("SELECT release_lock('crossing')");
 	nothing_left($node);
 
@@ -282,7 +282,7 @@ SKIP:
 	like($next->wait, qr/^\d+$/, 'the next waiter is granted the lock');
 	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'waiting', 'the locks of the silent hosts are released');
 	$watch->query('SELECT force_release_lock(name) FROM lock_election.locks');
-	nothing_left($node, 'nothing is left behind by silent hosts');
+	nothing_left($node, 'no entry of the silent hosts is left over');
 	$_->kill foreach $waiter, $holder, $granted;
 }
 

@@ -109,7 +109,7 @@ subtest 'a renewal whose row is not flushed' => sub {
 };
 
 # In normal operation, renewals write no rows, and the uptime is not recorded.
-subtest 'what is written' => sub {
+subtest 'rows written by renewals' => sub {
 	my $lease = $holder->query(q{SELECT grant_lease('20 s')});
 
 	# Wait until the rows of ended entries are deleted.

@@ -83,7 +83,7 @@ subtest 'waits, releases and rollbacks' => sub {
 };
 
 # The manager did not take these requests. It must not grant them after the outage, because their calls have ended.
-subtest 'an acquire that is given up' => sub {
+subtest 'an acquire whose call is cancelled' => sub {
 	my $given_up = session($node);
 
 	$given_up->query(q{SET statement_timeout = '40 ms'});
@@ -102,7 +102,7 @@ subtest 'an acquire that is given up' => sub {
 };
 
 # A wait that timed out during an outage has ended, whatever its session requests next.
-subtest 'a wait that is over' => sub {
+subtest 'a wait that timed out during an outage' => sub {
 	my $waiter = session($node);
 	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
 
@@ -140,7 +140,7 @@ subtest 'a wait that is cancelled' => sub {
 		wait_for_waiters(1, 'x');
 		$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
 		$holder->query(q{SELECT acquire_lock('y', '1 h')});
-		like($holder->error, qr/ERROR:  55P03/, "$what: nothing can be written");
+		like($holder->error, qr/ERROR:  55P03/, "$what: an acquire fails while the table is locked");
 		one('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end ne 'ROLLBACK';
 		is($waiter->wait, '', "$what: the wait ends without a grant");
 		$waiter->query($end) if $end ne '';
@@ -183,7 +183,7 @@ subtest 'a locked history' => sub {
 };
 
 # A renewal keeps its lease even if it must also write something else and is therefore rejected.
-subtest 'renewals that write something else' => sub {
+subtest 'renewals that must also write' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('x', '3 s')});
 	my $other_ttl = $holder->query(q{SELECT acquire_lock('y', '3 s')});
 	my $place = $other->query(q{SELECT token FROM enqueue_lock('x', '3 s')});

@@ -77,7 +77,7 @@ asking($holder);
 go_on('outage-looked');
 foreach my $renewal ('a renewal with a reply before its ring', 'a renewal posted after the look')
 {
-	is($holder->wait, '00:00:04', "$renewal is not refused") or diag $holder->error;
+	is($holder->wait, '00:00:04', "$renewal is not rejected") or diag $holder->error;
 }
 
 one(q{SELECT pg_drop_replication_slot('keeps')});

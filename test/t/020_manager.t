@@ -146,7 +146,7 @@ subtest 'calls fail if no manager starts' => sub {
 };
 
 # The commit has more releases than one request can carry.
-subtest 'a commit with many releases and no manager' => sub {
+subtest 'a commit with many releases while no manager runs' => sub {
 	my ($launcher, $manager) = (launcher_pid(), manager_pid());
 	my $s = session($node);
 
@@ -168,7 +168,7 @@ subtest 'a commit with many releases and no manager' => sub {
 };
 
 # lock_election.min_batch_interval limits the rate of batches, and so the number of transaction ids.
-subtest 'an interval between batches' => sub {
+subtest 'lock_election.min_batch_interval' => sub {
 	my $s = session($node);
 	my $interval = 0.4;
 

@@ -60,7 +60,7 @@ sub check_and_end
 }
 
 # Checks all columns of the rows of each kind of holder and place, to the microsecond, and the number of rows written.
-subtest 'every column' => sub {
+subtest 'contents of all columns' => sub {
 	my $app = session($node);
 	my $su = one('SELECT current_user');
 	my $wrote = one('SELECT rows_written FROM lock_election.stat');
@@ -211,7 +211,7 @@ subtest 'a renewal with a shorter TTL that cannot be written' => sub {
 	nothing_left($node);
 };
 
-subtest 'a wait ends in time though the table is locked' => sub {
+subtest 'a wait times out although the table is locked' => sub {
 	my $client = session($node);
 
 	$holder->query(q{SELECT acquire_lock('held', '1 h')});
@@ -243,7 +243,7 @@ subtest 'leases while the table is locked' => sub {
 };
 
 # Renewed leases are kept even if the manager cannot write; other leases end as soon as it can.
-subtest 'leases that are renewed meanwhile' => sub {
+subtest 'leases that are renewed while the table is locked' => sub {
 	my $other = session($node);
 	my $token = $holder->query(q{SELECT acquire_lock('lease', '3 s')});
 	my $lease = $holder->query(q{SELECT grant_lease('3 s')});
@@ -341,7 +341,7 @@ sub start_load
 # On a slow machine, a rewrite may take longer than the manager waits for it. Then a call fails, or a commit warns.
 my $undisturbed = qr{^$|ERROR:  55P03: |WARNING:  01000: the transaction is committed, but the locks that it releases may still be held};
 
-subtest 'under load' => sub {
+subtest 'rewrites under load' => sub {
 	my @clients = map { session($node) } 1 .. 6;
 
 	start_load(6, @clients);
@@ -366,7 +366,7 @@ subtest 'under load' => sub {
 };
 
 # The table is rewritten again before the first rewrite is fully noticed: each batch finds another table.
-subtest 'rewritten all the time' => sub {
+subtest 'continuous rewrites' => sub {
 	my @clients = map { session($node) } 1 .. 4;
 	my @admins = map { session($node) } 1 .. 2;
 
@@ -580,7 +580,7 @@ subtest 'an index that was added without the library' => sub {
 };
 
 # When the manager is granted the lock on the table, it belongs to another schema.
-subtest 'moved to another schema while a batch waits for it' => sub {
+subtest 'the table is moved to another schema while a batch waits for it' => sub {
 	my $held = $holder->query(q{SELECT acquire_lock('before', '1 h')});
 
 	# A request waits for 200 ms, which may be too short.
@@ -801,7 +801,7 @@ subtest 'rows of leases and places deleted by hand' => sub {
 };
 
 # ALTER TABLE rewrites the table, so that all its rows belong to its transaction.
-subtest 'rewritten while a manager waits to read it' => sub {
+subtest 'the table is rewritten while a manager waits to read it' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('rewritten', '1 h')});
 
 	$admin->query(q{BEGIN; ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric; ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint});
@@ -865,7 +865,7 @@ subtest 'an incarnation that is restored' => sub {
 };
 
 # An older package was installed again, or a promoted standby has a newer one: locks still work, and the log has advice.
-subtest 'SQL of another version' => sub {
+subtest 'the SQL and the library have different versions' => sub {
 	my $this = one(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'});
 	my ($major, $minor) = split /\./, $this;
 	my $token = $holder->query(q{SELECT acquire_lock('kept', '1 h', owner => 'me')});
@@ -918,7 +918,7 @@ subtest 'SQL of another version' => sub {
 	one(q{SELECT force_release_lock('w')});
 };
 
-subtest 'truncated, and altered' => sub {
+subtest 'truncated and altered tables' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('t', '1 h')});
 
 	$waiter->async(q{SELECT acquire_lock('t', '1 h')});

@@ -104,7 +104,7 @@ subtest 'DROP and CREATE EXTENSION, prepared' => sub {
 
 # The library tracks which subtransaction created or dropped the extension. A rollback must undo this, and must not undo
 # it for outer subtransactions.
-subtest 'in subtransactions, and other extensions' => sub {
+subtest 'DROP and CREATE EXTENSION in subtransactions, and of other extensions' => sub {
 	my $again = 'DROP EXTENSION lock_election; CREATE EXTENSION lock_election';
 	my $call = q{SELECT release_lock('x', acquire_lock('x'))};
 	my ($no_call, $no_prepare) = (qr/ERROR:  55000: cannot use locks in the transaction that created/, qr/ERROR:  0A000: cannot PREPARE a transaction that has created, dropped/);
@@ -712,7 +712,7 @@ subtest 'when the launcher looks for databases' => sub {
 	one('ALTER DATABASE postgres CONNECTION LIMIT -1');
 };
 
-subtest 'why there is no manager' => sub {
+subtest 'errors that explain why no manager runs' => sub {
 	my $not_running = 'ERROR:  57P03: the lock_election manager of database "%s" is not running\nDETAIL:  ';
 	my $manager = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = '%s'};
 	my $in = sub { return sprintf "SELECT count(*) FROM pg_stat_activity WHERE pid IN (%s)", join ',', @_ };
@@ -760,7 +760,7 @@ subtest 'why there is no manager' => sub {
 };
 
 # A probe of a database without the extension must not use the entry of a database that has it.
-subtest 'a single entry' => sub {
+subtest 'max_databases = 1' => sub {
 	one("CREATE DATABASE p$_") foreach 1 .. 6;
 	one('DROP EXTENSION lock_election');
 	one('CREATE EXTENSION lock_election', 'p6');
@@ -778,7 +778,7 @@ subtest 'a single entry' => sub {
 	{
 		my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 		kill 'TERM', $launcher, one('SELECT pid FROM lock_election.manager', 'p6');
-		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/, "during a slow probe $i");
+		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/, "the database with the extension gets the entry during a slow probe: $i");
 	}
 	$blocker->quit;
 	$node->append_conf('postgresql.conf', 'lock_election.max_databases = 4');
@@ -787,7 +787,7 @@ subtest 'a single entry' => sub {
 	one('CREATE EXTENSION lock_election');
 };
 
-subtest 'no worker is left' => sub {
+subtest 'no worker is free for a manager' => sub {
 	# one for the launcher, one for logical replication
 	$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
 	my $start = time;
@@ -879,7 +879,7 @@ subtest 'the entry of a dropped database is reused' => sub {
 	left_in_peace($small, $log, 'managers exit normally when the server stops');
 };
 
-subtest 'not preloaded' => sub {
+subtest 'the library is not preloaded' => sub {
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->restart;
 	my @calls = (

@@ -74,7 +74,7 @@ subtest 'views and functions on a standby' => sub {
 
 # Compares all columns except those that only a primary knows. The standby converts stored times, which may differ by a
 # moment.
-subtest 'each row as it was written' => sub {
+subtest 'a standby shows rows as they were written' => sub {
 	my $s = session($primary, connstr => q{application_name='who it was' host=} . $primary->host);
 	my $columns = 'SELECT kind, name, slot, mode, owner, role, token, lease, holds, pid, application_name, client_addr
 		FROM lock_election.locks ORDER BY 1, 2, 3';

@@ -385,7 +385,7 @@ foreach my $kind (sort keys %kind)
 
 # --- a standby that does not confirm ---
 
-subtest 'not confirmed' => sub {
+subtest 'waits for a standby that does not confirm are cancelled' => sub {
 	my ($s, $other) = map { session($node) } 1 .. 2;
 	my $ttl = '1 min';
 	my $holder = $s->query("SELECT acquire_lock('held', '1 h')");

@@ -231,8 +231,8 @@ subtest 'synchronous standbys' => sub {
 	waits_for_standby($s);
 	wait_until(sub { time > $until });
 	is_healthy($primary, '', 'a standby that does not replay is no problem at the default level');
-	is(one($primary, q{SET synchronous_commit = remote_apply; SELECT problem FROM lock_election.health()}), 'a standby that does not replay is reported to a session at level remote_apply',
-		'is told to who waits for its replay');
+	is(one($primary, q{SET synchronous_commit = remote_apply; SELECT problem FROM lock_election.health()}), 'no synchronous standby confirms',
+		'a standby that does not replay is reported to a session at level remote_apply');
 	ok(!$s->ready, 'the session at level remote_apply still waits');
 
 	# For such sessions, it is not enough that the WAL was received; a cancelled wait confirms nothing.
