@@ -226,7 +226,7 @@ sub in_transaction
 		my $group = rand;
 
 		$sql = $group < 0.2 ? $self->versions : $group < 0.3 ? $self->advisory : $released ? $self->releases : $group < 0.85 ? $self->acquires : $self->looks;
-	} while $sql =~ /campaign|candidate\(/; # a leader that campaigns again also proclaims, which a rollback undoes in only one edition
+	} while $sql =~ /campaign|candidate\(/; # only one edition rolls back a repeated campaign
 	return $sql;
 }
 

@@ -15,7 +15,8 @@ my $sql = 'SELECT 1' . ' ' x 1_000_000;
 my ($out, $err) = ('before', '');
 
 is($node->psql('postgres', $sql), 2, 'psql() returns 2 if the server is down');
-is($node->psql('postgres', $sql, stdout => \$out, stderr => \$err), 2, 'psql() with an output returns 2 if the server is down');
+is($node->psql('postgres', $sql, stdout => \$out, stderr => \$err), 2,
+	'psql() with an output returns 2 if the server is down');
 is($out, '', 'stdout is empty if the server is down');
 isnt($err, '', 'stderr has an error if the server is down');
 my @result = $node->psql('postgres', $sql);

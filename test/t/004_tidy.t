@@ -170,7 +170,8 @@ my @samples = (
 		'test/t/b.t:1: no line "Promises: D, L", or "Promises: -", in its head'
 	],
 	[
-		'two tests with the same number', { 'test/t/001_a.t' => "# Promises: D\n", 'test/t/001_b.t' => "# Promises: -\n" },
+		'two tests with the same number', { 'test/t/001_a.t' => "# Promises: D\n",
+			'test/t/001_b.t' => "# Promises: -\n" },
 		'test/t/001_b.t:1: test/t/001_a.t has number 001 as well'
 	],
 	[

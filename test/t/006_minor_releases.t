@@ -141,7 +141,8 @@ SKIP: {
 	my $node = new_node('other', install => $tree);
 
 	note($node->safe_psql('postgres', 'SELECT version()'));
-	is($node->safe_psql('postgres', q{SELECT release_lock('a', acquire_lock('a'))}), 't', 'a lock works in the other minor release');
+	is($node->safe_psql('postgres', q{SELECT release_lock('a', acquire_lock('a'))}), 't',
+		'a lock works in the other minor release');
 	is($node->safe_psql('postgres', q{CREATE TABLE t (version int NOT NULL DEFAULT 1);
 		CREATE TRIGGER t BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION version_guard();
 		INSERT INTO t DEFAULT VALUES; UPDATE t SET version = 1; SELECT version FROM t}), '2', 'version_guard() works in the other minor release');

@@ -89,10 +89,12 @@ is_made('if (a < b', 'a condition is mutated',
 	'condition: if (!(a < b && !seen)) /* or a + b */', 'logical: if (a < b || !seen) /* or a + b */',
 	'logical: if (a < b && seen) /* or a + b */', 'relational: if (a <= b && !seen) /* or a + b */',
 	'relational: if (a >= b && !seen) /* or a + b */', 'return: return (int){0}; if (a < b && !seen) /* or a + b */');
-is_made('tell("a < b', 'a call is mutated, but not its string', 'statement: ;', 'constant: tell("a < b && 7", a, b, 2L);',
+is_made('tell("a < b', 'a call is mutated, but not its string', 'statement: ;',
+	'constant: tell("a < b && 7", a, b, 2L);',
 	'constant: tell("a < b && 7", a, b, 0L);', 'swap: tell(a, "a < b && 7", b, 1L);', 'swap: tell("a < b && 7", b, a, 1L);',
 	'swap: tell("a < b && 7", a, 1L, b);');
-is_made('c = a + b;', 'arithmetic is mutated', 'arithmetic: c = a - b;', 'statement: ;', 'return: return (int){0}; c = a + b;');
+is_made('c = a + b;', 'arithmetic is mutated', 'arithmetic: c = a - b;', 'statement: ;',
+	'return: return (int){0}; c = a + b;');
 is_made('tell("asserted"', 'the body of an assertion function is not mutated');
 is_made('assert_c(c);', 'a call of an assertion function is not mutated');
 is_made('int alone', 'a constant that only assertions read is not mutated');
@@ -101,21 +103,25 @@ is_made('int counted', 'a call whose result only assertions read is mutated', 'c
 	'constant: int counted PG_USED_FOR_ASSERTS_ONLY = first(8, 10);', 'swap: int counted PG_USED_FOR_ASSERTS_ONLY = first(9, 8);');
 is_made('seen |= 2', 'setting a flag is mutated', 'flag: ;', 'constant: seen |= 3;', 'constant: seen |= 1;', 'return: return (int){0}; seen |= 2;');
 is_made('*where += ', 'an assignment is mutated', 'statement: ;', 'arithmetic: *where -= options[0].one;');
-is_made('for (int', 'a loop is mutated', 'constant: for (int i = 1; i < 3; i++)', 'constant: for (int i = -1; i < 3; i++)',
+is_made('for (int', 'a loop is mutated', 'constant: for (int i = 1; i < 3; i++)',
+	'constant: for (int i = -1; i < 3; i++)',
 	'constant: for (int i = 0; i < 4; i++)', 'constant: for (int i = 0; i < 2; i++)', 'relational: for (int i = 0; i <= 3; i++)',
 	'relational: for (int i = 0; i >= 3; i++)', 'arithmetic: for (int i = 0; i < 3; i--)',
 	'return: return; for (int i = 0; i < 3; i++)');
-is_made('while (first', 'the result of a call is mutated', 'call: while (0 != 0)', 'condition: while (!(first(seen, 4) != 0))',
+is_made('while (first', 'the result of a call is mutated', 'call: while (0 != 0)',
+	'condition: while (!(first(seen, 4) != 0))',
 	'constant: while (first(seen, 5) != 0)', 'constant: while (first(seen, 3) != 0)', 'constant: while (first(seen, 4) != 1)',
 	'constant: while (first(seen, 4) != -1)', 'relational: while (first(seen, 4) == 0)', 'return: return; while (first(seen, 4) != 0)',
 	'swap: while (first(4, seen) != 0)');
-is_made('c = le_add(a', 'arguments whose order does not matter are not swapped', 'call: c = 0;', 'statement: ;', 'return: return; c = le_add(a, b);');
+is_made('c = le_add(a', 'arguments whose order does not matter are not swapped', 'call: c = 0;', 'statement: ;',
+	'return: return; c = le_add(a, b);');
 is_made('break;', 'a break is removed', 'statement: ;');
 is_made('ereport(ERROR', 'an error is removed, but its message is not mutated', 'statement: ;');
 is_made($_, "not mutated: $_") foreach 'A comment', '#define LIMIT', 'int c;', 'int list', 'Assert(a < b)', 'elog(LOG', 'int one, two';
 
 # A mutation keeps the line numbers.
-is((mutated($_, $text) =~ tr/\n//), ($text =~ tr/\n//), "the mutation keeps the line numbers: $_->{operator}") foreach @sites[ 0 .. 20 ];
+is((mutated($_, $text) =~ tr/\n//), ($text =~ tr/\n//),
+	"the mutation keeps the line numbers: $_->{operator}") foreach @sites[ 0 .. 20 ];
 
 # Returns the keys of all mutants in the order in which this seed draws them.
 sub drawn
@@ -132,7 +138,8 @@ isnt("@{[ drawn(1) ]}", "@{[ drawn(2) ]}", 'another seed draws another order');
 is(scalar(drawn(1)), scalar(@sites), 'each mutant is drawn once');
 my %first;
 $first{ draw_sites($_, @sites)->()->{function} }++ foreach 1 .. 200;
-cmp_ok($first{$_}, '>', 60, "each function is equally likely: $_ was first $first{$_} times of 200") foreach qw(first second);
+cmp_ok($first{$_}, '>', 60,
+	"each function is equally likely: $_ was first $first{$_} times of 200") foreach qw(first second);
 
 # The key of a mutant depends on the changed line, not on the line number.
 my ($site) = grep { $_->{operator} eq 'arithmetic' } @sites;
@@ -174,6 +181,7 @@ foreach my $s (sites($file, $program)) { push @{ $verdicts{"$s->{line} $s->{oper
 is_deeply($verdicts{'9 swap'}, ['counts'], 'swapping arguments of the same type counts');
 is_deeply($verdicts{'10 swap'}, ['not compiled'], 'swapping arguments of different types does not compile');
 is_deeply($verdicts{'11 relational'}, [ 'counts', 'counts' ], 'other comparisons count');
-is_deeply($verdicts{'13 statement'}, ['equivalent'], 'removing an assignment whose value is never read is equivalent: the object file is the same');
+is_deeply($verdicts{'13 statement'}, ['equivalent'],
+	'removing an assignment whose value is never read is equivalent: the object file is the same');
 is_deeply($verdicts{'12 arithmetic'}, ['counts'], 'a difference instead of a sum counts');
 done_testing();

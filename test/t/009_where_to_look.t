@@ -19,7 +19,8 @@ foreach my $line (grep { !/^#/ } split /\n/, slurp_file('test/lib/answers'))
 	else { $question = $line; }
 }
 is(@questions, 12, 'CONTRIBUTING.md asks 12 questions');
-is_deeply([ sort keys %answers ], [ sort @questions ], 'test/lib/answers has an answer to each question, and no others');
+is_deeply([ sort keys %answers ], [ sort @questions ],
+	'test/lib/answers has an answer to each question, and no others');
 
 # "evict.t" is named by `055_evict.t` and by `test/t/055_evict.t`, in a table or in a picture.
 my ($table) = $contributing =~ /(^\| change \| see \|\n.*?)^$/ms;

@@ -98,7 +98,8 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	like($first->error, qr/ERROR:  57014: /, "$title: cancelled before the manager has seen the request");
 	$first->query($after) if $after;
 	kill 'CONT', $manager;
-	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't', "$title: the cancelled request is not granted");
+	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't',
+		"$title: the cancelled request is not granted");
 }
 
 # The manager finds one message for several rollbacks, and undoes all holds since the earliest savepoint.
@@ -171,7 +172,8 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	ok(!$third->ready, 'the second waiter is granted the lock, and the third still waits');
 	$second->query("SELECT release_lock('fifo')");
 	push @order, $third->wait;
-	ok($order[0] < $order[1] && $order[1] < $order[2], 'the third waiter is granted the lock, and tokens increase') or diag("@order");
+	ok($order[0] < $order[1] && $order[1] < $order[2],
+		'the third waiter is granted the lock, and tokens increase') or diag("@order");
 	$third->query("SELECT release_lock('fifo')");
 	nothing_left($node);
 }
@@ -313,7 +315,8 @@ $first = session($node);
 	$holder->query('SELECT pg_cancel_backend(' . $session->pid . ')');
 	$session->wait;
 	like($session->error, qr/57014/, 'a wait is cancelled in a transaction');
-	is($holder->query("SELECT string_agg(name, ',') FROM lock_election.locks"), 'end', 'locks acquired in the cancelled transaction are released');
+	is($holder->query("SELECT string_agg(name, ',') FROM lock_election.locks"), 'end',
+		'locks acquired in the cancelled transaction are released');
 	$session->query('ROLLBACK');
 	$session->quit;
 	$holder->query("SELECT release_lock('end')");
@@ -389,7 +392,8 @@ sub judge
 		$seen{$what}{granted}++;
 		push @bad, "granted, and an error: $error" if $error ne '' && !$lost;
 		push @bad, 'granted, but not held' if $third->query("SELECT is_held('race', $token)") ne 't';
-		push @bad, 'granted, but another session was granted it too' if $third->query("SELECT try_acquire_lock('race')") ne '';
+		push @bad,
+			'granted, but another session was granted it too' if $third->query("SELECT try_acquire_lock('race')") ne '';
 		push @bad, 'granted, but the release failed' if $third->query("SELECT release_lock('race', $token)") ne 't';
 	}
 	else

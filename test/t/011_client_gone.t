@@ -46,7 +46,8 @@ sub alive
 	is($watch->query("SELECT owner || ' ' || connected FROM lock_election.locks WHERE name = 'ttl'"),
 		'worker false', 'a lock with a TTL stays');
 	is($watch->query("SELECT try_acquire_lock('ttl')"), '', 'another session is not granted the lock with a TTL');
-	is($watch->query("SELECT try_acquire_lock('ttl', owner => 'worker') IS NOT NULL"), 't', 'the named owner is granted the lock with a TTL on another connection');
+	is($watch->query("SELECT try_acquire_lock('ttl', owner => 'worker') IS NOT NULL"), 't',
+		'the named owner is granted the lock with a TTL on another connection');
 	is($watch->query("SELECT release_lock('ttl', token, all_holds => true) FROM lock_election.locks WHERE name = 'ttl'"), 't', 'the lock with a TTL is released with its token');
 	is($next->query("SELECT release_lock('killed')"), 't', 'release');
 	nothing_left($node);
@@ -71,7 +72,8 @@ sub alive
 	waiting($next);
 	$busy->kill('KILL');
 	like($next->wait, qr/^\d+$/, 'killed client: the acquire of its open transaction is undone');
-	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'pending,undone', 'killed client: the release of its open transaction is undone');
+	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'pending,undone',
+		'killed client: the release of its open transaction is undone');
 	is($watch->query("SELECT sum(force_release_lock(name)) FROM lock_election.locks"), '2', 'release');
 	nothing_left($node);
 
@@ -280,7 +282,8 @@ SKIP:
 	ok(!$next->ready, 'the next waiter waits only for the holder');
 	is($owner->query("SELECT release_lock('waiting')"), 't', 'the owner releases the lock');
 	like($next->wait, qr/^\d+$/, 'the next waiter is granted the lock');
-	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'waiting', 'the locks of the silent hosts are released');
+	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'waiting',
+		'the locks of the silent hosts are released');
 	$watch->query('SELECT force_release_lock(name) FROM lock_election.locks');
 	nothing_left($node, 'no entry of the silent hosts is left over');
 	$_->kill foreach $waiter, $holder, $granted;
@@ -311,7 +314,8 @@ foreach my $does (q{SELECT acquire_lock('acquired', '1 h')}, q{SELECT release_lo
 		});
 	$binds->wait('Z');
 	like($binds->error, qr/25001.*DISCARD ALL cannot run in a transaction that has acquired, released or fenced a lock/s, "DISCARD ALL after $does");
-	is($watch->query(q{SELECT string_agg(name, ' ') FROM lock_election.locks WHERE name <> 'slow reader'}), 'held', 'the lock functions before the failed DISCARD ALL are undone');
+	is($watch->query(q{SELECT string_agg(name, ' ') FROM lock_election.locks WHERE name <> 'slow reader'}), 'held',
+		'the lock functions before the failed DISCARD ALL are undone');
 	$binds->query('DISCARD ALL');
 	$binds->wait('Z');
 	is($binds->error, '', 'DISCARD ALL succeeds in the next transaction');

@@ -178,12 +178,15 @@ is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'a rollback undoe
 
 is($a->query("SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 300) AS i"), '300',
 	'300 locks are acquired');
-is($a->query("BEGIN; SELECT count(*) FROM generate_series(1, 300) AS i WHERE release_lock('n' || i)"), '300', '300 locks are released in a transaction');
+is($a->query("BEGIN; SELECT count(*) FROM generate_series(1, 300) AS i WHERE release_lock('n' || i)"), '300',
+	'300 locks are released in a transaction');
 is($c->query('SELECT count(*) FROM lock_election.locks'), '300', '300 locks are held until the commit');
 $a->query('COMMIT');
 is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'the commit releases 300 locks');
-is($a->query("SELECT count(acquire_lock(repeat('n', 250) || i)) FROM generate_series(1, 100) AS i"), '100', '100 locks with long names are acquired');
-is($a->query("SELECT count(*) FROM generate_series(1, 100) AS i WHERE release_lock(repeat('n', 250) || i)"), '100', '100 locks with long names are released by one statement');
+is($a->query("SELECT count(acquire_lock(repeat('n', 250) || i)) FROM generate_series(1, 100) AS i"), '100',
+	'100 locks with long names are acquired');
+is($a->query("SELECT count(*) FROM generate_series(1, 100) AS i WHERE release_lock(repeat('n', 250) || i)"), '100',
+	'100 locks with long names are released by one statement');
 nothing_left($node);
 
 # --- one entry of a named owner with holds of two sessions ---
@@ -278,7 +281,8 @@ foreach my $how ([ 'ROLLBACK', 'ROLLBACK' ], [ 'an error', 'SELECT 1 / 0; ROLLBA
 	is($a->query("SELECT is_held('r', $token)"), 't', 'ROLLBACK TO cancels a release in the savepoint');
 	$a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); RELEASE s; ROLLBACK");
 	is($a->query("SELECT is_held('r', $token)"), 't', 'ROLLBACK cancels a release in a released savepoint');
-	is($a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); ROLLBACK TO s; SELECT release_lock('r')"), "t\nt", 'a lock is released, the release is cancelled, and the lock is released again');
+	is($a->query("BEGIN; SAVEPOINT s; SELECT release_lock('r'); ROLLBACK TO s; SELECT release_lock('r')"), "t\nt",
+		'a lock is released, the release is cancelled, and the lock is released again');
 	$a->query('COMMIT');
 	nothing_left($node, 'the second release takes effect at the commit');
 
@@ -350,12 +354,14 @@ nothing_left($node, 'a lock acquired and released in one transaction is free aft
 {
 	my $token = $a->query("SELECT acquire_lock('r')");
 
-	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r')"), "t\n$token", 'a lock released and acquired again in one transaction keeps its token');
+	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r')"), "t\n$token",
+		'a lock released and acquired again in one transaction keeps its token');
 	$a->query('COMMIT');
 	is($a->query("SELECT is_held('r', $token)"), 't', 'a lock released and acquired again is held after the commit');
 	is($c->query('SELECT holds FROM lock_election.locks'), '1', 'a lock released and acquired again has one hold');
 
-	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r'); SELECT release_lock('r')"), "t\n$token\nt", 'a lock is released, acquired again and released once more');
+	is($a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r'); SELECT release_lock('r')"), "t\n$token\nt",
+		'a lock is released, acquired again and released once more');
 	is_taken('r', 'the lock is held until the commit');
 	$a->query('COMMIT');
 	nothing_left($node, 'the last release takes effect at the commit');
@@ -377,9 +383,11 @@ nothing_left($node, 'a lock acquired and released in one transaction is free aft
 	# The rules for acquiring a lock again also apply after a release in the same transaction.
 	$token = $a->query("SELECT acquire_lock('r', ttl => '10 s')");
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r', ttl => '1 h'); COMMIT");
-	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't', 'acquiring again with a longer TTL extends the lease');
+	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't',
+		'acquiring again with a longer TTL extends the lease');
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r', ttl => '1 s'); COMMIT");
-	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't', 'acquiring again with a shorter TTL does not shorten the lease');
+	is($a->query("SELECT token = $token AND time_left > '59 min' FROM lock_election.locks"), 't',
+		'acquiring again with a shorter TTL does not shorten the lease');
 	$a->query("BEGIN; SELECT release_lock('r'); SELECT acquire_lock('r', ttl => NULL)");
 	like($a->error, qr/22023/, 'acquiring again as a bound lock fails');
 	$a->query('ROLLBACK');
@@ -395,7 +403,8 @@ nothing_left($node, 'a lock acquired and released in one transaction is free aft
 
 	# The same for a named owner.
 	$token = $a->query("SELECT acquire_lock('r', owner => 'o')");
-	is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', owner => 'o')"), "t\n$token", 'a lock of a named owner is released and acquired again');
+	is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', owner => 'o')"), "t\n$token",
+		'a lock of a named owner is released and acquired again');
 	$a->query('COMMIT');
 	is($c->query('SELECT holds FROM lock_election.locks'), '1',
 		'a lock of a named owner that was released and acquired again has one hold');
@@ -435,14 +444,16 @@ nothing_left($node, 'a lock acquired and released in one transaction is free aft
 	my $lease = $a->query('SELECT grant_lease()');
 	my $token = $a->query("SELECT acquire_lock('l', lease => $lease)");
 
-	is($a->query("BEGIN; SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'a lock on a lease is released and acquired again');
+	is($a->query("BEGIN; SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token",
+		'a lock on a lease is released and acquired again');
 	$a->query('COMMIT');
 	is($c->query("SELECT is_held('l', $token)"), 't', 'a lock on a lease that was released and acquired again is held');
 	is($a->query("SELECT release_lock('l', $token)"), 't', 'one release ends a lock on a lease');
 	nothing_left($node);
 
 	$token = $a->query("BEGIN; SELECT acquire_lock('l', lease => $lease)");
-	is($a->query("SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'a lock on a lease is acquired, released and acquired again in one transaction');
+	is($a->query("SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token",
+		'a lock on a lease is acquired, released and acquired again in one transaction');
 	$a->query('COMMIT');
 	is($c->query("SELECT is_held('l', $token)"), 't', 'a lock on a lease that was acquired twice is held');
 	is($a->query("BEGIN; SELECT release_lock('l', $token); SAVEPOINT s; SELECT acquire_lock('l', lease => $lease); ROLLBACK TO s"), "t\n$token",
@@ -528,7 +539,8 @@ nothing_left($node, 'a lock acquired and released in one transaction is free aft
 	my $second = $a->query("SELECT acquire_lock('s', mode => 'shared')");
 
 	isnt($first, $second, 'a connection acquires two shared holds with different tokens');
-	is($a->query("BEGIN; SELECT release_lock('s'); SELECT release_lock('s'); SELECT release_lock('s')"), "t\nt\nf", 'a connection releases both shared holds in one transaction');
+	is($a->query("BEGIN; SELECT release_lock('s'); SELECT release_lock('s'); SELECT release_lock('s')"), "t\nt\nf",
+		'a connection releases both shared holds in one transaction');
 	$a->query('COMMIT');
 	nothing_left($node);
 }
@@ -553,7 +565,8 @@ is_taken('job', 'a name that was released with hold_for is not granted');
 		'the TTL ends before the commit of the release');
 	is($c->query('SELECT count(*) FROM lock_election.waiters'), '1',
 		'the waiter is not granted the lock before the commit');
-	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'r'"), 't', 'view locks shows the session that fences the lock');
+	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'r'"), 't',
+		'view locks shows the session that fences the lock');
 	is($c->query("SELECT renew_lock('r', $token)"), '', 'the lapsed lock cannot be renewed');
 	$c->query('SELECT 1 FROM pg_sleep(1.2)');
 	ok(!$b->ready, 'the waiter is not granted the lock later either');
@@ -637,8 +650,10 @@ foreach my $how (
 	# Session c blocks the end of the statement.
 	$c->query('SELECT pg_advisory_lock(1)');
 	$a->async($sql);
-	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }), "$name: the statement continues after the release");
-	is($c->query("SELECT is_held('r', $token), try_acquire_lock('r')"), 't|', "$name: the lock is held until the statement ends");
+	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }),
+		"$name: the statement continues after the release");
+	is($c->query("SELECT is_held('r', $token), try_acquire_lock('r')"), 't|',
+		"$name: the lock is held until the statement ends");
 	$c->query('SELECT pg_advisory_unlock(1)');
 	$a->wait;
 	is($a->error, '', "$name: no error");
@@ -650,7 +665,8 @@ foreach my $how (
 $a->query("SELECT acquire_lock('r')");
 $c->query('SELECT pg_advisory_lock(1)');
 $a->async(q{DO $$ BEGIN PERFORM release_lock('r'); COMMIT; PERFORM pg_advisory_lock(1); END $$});
-ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }), 'a DO block continues after its COMMIT');
+ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $a->{pid}") eq 'Lock' }),
+	'a DO block continues after its COMMIT');
 is_free('r', 'the COMMIT in the DO block releases the lock');
 $c->query('SELECT pg_advisory_unlock(1)');
 $a->wait;
@@ -660,7 +676,8 @@ $a->query('SELECT pg_advisory_unlock_all()');
 {
 	my $token = $a->query("SELECT acquire_lock('r')");
 	$a->query(q{SELECT release_lock('r')\; SELECT 1 / 0});
-	is($a->query("SELECT is_held('r', $token)"), 't', 'an error in a later statement of the same simple query cancels a release');
+	is($a->query("SELECT is_held('r', $token)"), 't',
+		'an error in a later statement of the same simple query cancels a release');
 	clean();
 }
 

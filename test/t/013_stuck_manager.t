@@ -152,7 +152,8 @@ subtest 'calls end in time while the manager is stopped' => sub {
 		cmp_ok(time - $start, '>=', 2,
 			'a call that waits for no lock gives the manager at least 2 s despite lock_timeout');
 		$s->query(q{RESET lock_timeout; SET statement_timeout = '300 ms'});
-		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, statement_timeout"), qr/ERROR:  57014/, 'statement_timeout raises 57014');
+		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, statement_timeout"), qr/ERROR:  57014/,
+			'statement_timeout raises 57014');
 		$s->query(q{RESET statement_timeout});
 	}
 
@@ -192,16 +193,19 @@ subtest 'a grant after the call gave up is undone' => sub {
 		'a second try_acquire_lock() returns NULL');
 	go_on();
 	like($s->query(q{SELECT acquire_lock('after', '1 h')}), qr/^\d+$/, 'the transaction continues');
-	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'after before inner', 'the transaction keeps its other locks');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'after before inner',
+		'the transaction keeps its other locks');
 	is($next->query(q{SELECT acquire_lock('late', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the lock of the call that gave up is granted to another session');
 	$s->query('ROLLBACK TO s');
-	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before late', 'ROLLBACK TO undoes the acquires after the savepoint');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before late',
+		'ROLLBACK TO undoes the acquires after the savepoint');
 	$s->query(q{SAVEPOINT t; SELECT acquire_lock('kept', '1 h'); SAVEPOINT u; RELEASE u; RELEASE t; SAVEPOINT v; SELECT acquire_lock('undone', '1 h'); ROLLBACK TO v});
 	is($s->error, '', 'acquires in more savepoints succeed');
 	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before kept late',
 		'ROLLBACK TO undoes only the acquires of its savepoint');
 	$s->query(q{SAVEPOINT w; SELECT acquire_lock('w1', '1 h'); SAVEPOINT x; SELECT acquire_lock('x1', '1 h'); RELEASE x; SELECT acquire_lock('w2', '1 h'); ROLLBACK TO w; COMMIT});
-	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before kept late', 'ROLLBACK TO undoes the acquires of inner savepoints');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before kept late',
+		'ROLLBACK TO undoes the acquires of inner savepoints');
 
 	# A named owner that already holds the lock keeps its first hold.
 	$s->query(q{SELECT acquire_lock('again', '1 h', owner => 'me')});
@@ -210,7 +214,8 @@ subtest 'a grant after the call gave up is undone' => sub {
 		'try_acquire_lock() of another hold returns NULL');
 	go_on();
 	$s->query('SELECT 1');
-	is($s->query(q{SELECT release_lock('again', token) FROM lock_election.locks WHERE name = 'again'}), 't', 'the first hold is released');
+	is($s->query(q{SELECT release_lock('again', token) FROM lock_election.locks WHERE name = 'again'}), 't',
+		'the first hold is released');
 	is(one("SELECT $count ('again')"), '0', 'one release ends the lock, so it had one hold');
 
 	# A place is kept.

@@ -236,8 +236,10 @@ foreach my $how ('continues', 'exits')
 	my $kept = $a->query("SELECT acquire_locks($twice, '1 h', owner => 'me')");
 	$a->query("SELECT acquire_locks($twice, '1 h', owner => 'me')");
 	my $token = $a->query("SELECT acquire_locks($once, '1 h')");
-	is($a->query("BEGIN; SELECT release_locks($once, $token), release_locks($twice, $kept); COMMIT"), 't|t', 'a transaction releases many locks, and one of two holds of other locks');
-	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), '20|1|1', 'each release is applied once');
+	is($a->query("BEGIN; SELECT release_locks($once, $token), release_locks($twice, $kept); COMMIT"), 't|t',
+		'a transaction releases many locks, and one of two holds of other locks');
+	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), '20|1|1',
+		'each release is applied once');
 	is($a->query("SELECT release_locks($twice, $kept)"), 't', 'the second holds are released');
 	nothing_left($node);
 
@@ -250,7 +252,8 @@ foreach my $how ('continues', 'exits')
 	my $flushed = $c->query('SELECT pg_current_wal_flush_lsn()');
 	is($a->query('COMMIT') . $a->error, '',
 		'a transaction releases long leases, which must stay ended after a crash, and short ones');
-	is($c->query("SELECT pg_current_wal_flush_lsn() > '$flushed'"), 't', 'the commit waits for the flush of the long leases, even though they are not in the last batch');
+	is($c->query("SELECT pg_current_wal_flush_lsn() > '$flushed'"), 't',
+		'the commit waits for the flush of the long leases, even though they are not in the last batch');
 	kill 'CONT', $walwriter;
 	nothing_left($node);
 }
@@ -264,7 +267,8 @@ foreach my $how ('immediately', 'after a wait')
 	my $place = $b->query("SELECT token FROM enqueue_lock('joined', lease => $lease)");
 
 	$a->query("SELECT release_lock('joined', $token)") if $how eq 'immediately';
-	is($b->query("BEGIN; SELECT release_lock('joined', $place)"), 't', "granted $how: release_lock() is pending until the commit");
+	is($b->query("BEGIN; SELECT release_lock('joined', $place)"), 't',
+		"granted $how: release_lock() is pending until the commit");
 	$b->async("SELECT acquire_lock('joined', lease => $lease)");
 	if ($how ne 'immediately')
 	{
@@ -274,7 +278,8 @@ foreach my $how ('immediately', 'after a wait')
 	is($b->wait, $place, "granted $how: the acquire returns the token of the place");
 	$b->query('COMMIT');
 	is($b->query("SELECT is_held('joined', $place)"), 't', "granted $how: the lock is held after the commit");
-	is($c->query(q{SELECT try_acquire_lock('joined') IS NULL}), 't', "granted $how: the lock is not granted to another session");
+	is($c->query(q{SELECT try_acquire_lock('joined') IS NULL}), 't',
+		"granted $how: the lock is not granted to another session");
 	$b->query("SELECT revoke_lease($lease)");
 	nothing_left($node);
 }
@@ -404,7 +409,8 @@ SKIP:
 		my $took = time - $released_at;
 		$soonest = $took if $took < $soonest;
 	}
-	cmp_ok($soonest, '<', 0.5, sprintf('the release of a lock without waiters is written soon (%.0f ms)', 1000 * $soonest));
+	cmp_ok($soonest,
+		'<', 0.5, sprintf('the release of a lock without waiters is written soon (%.0f ms)', 1000 * $soonest));
 	nothing_left($node);
 }
 

@@ -98,7 +98,8 @@ subtest 'a renewal whose row is not flushed' => sub {
 	cmp_ok($left, '<', 19.5, 'after the crash, the lease is valid for less than the TTL');
 
 	$holder = session($node);
-	is($holder->query("SELECT renew_lock('unflushed', $token)"), '00:00:20', 'a renewal that is flushed returns the whole TTL');
+	is($holder->query("SELECT renew_lock('unflushed', $token)"), '00:00:20',
+		'a renewal that is flushed returns the whole TTL');
 	$node->stop('immediate');
 	$node->start;
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.manager', 1);

@@ -74,7 +74,8 @@ subtest 'waits, releases and rollbacks' => sub {
 	$reader->query('ROLLBACK');
 	is($other->query(q{SELECT acquire_lock('x', '1 h', wait => '20 s') IS NOT NULL}), 't',
 		'the released lock is free after the outage');
-	is($other->query(q{SELECT acquire_lock('rolled back', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the lock of the rolled-back transaction is free after the outage');
+	is($other->query(q{SELECT acquire_lock('rolled back', '1 h', wait => '20 s') IS NOT NULL}), 't',
+		'the lock of the rolled-back transaction is free after the outage');
 	is($waiter->query(q{SELECT try_acquire_lock('x') IS NULL}), 't',
 		'the waiter that timed out is not granted the lock later');
 	$other->query(q{SELECT release_lock('x'), release_lock('rolled back')});
@@ -119,7 +120,8 @@ subtest 'a wait that timed out during an outage' => sub {
 	is($holder->query("SELECT release_lock('x', $token)"), 't', 'the lock is released after the outage');
 	is($waiter->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't',
 		'the other lock is granted after the outage');
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('x', 'z') AND owner IS NOT NULL}), 0, 'no lock is held by the session whose calls ended');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('x', 'z') AND owner IS NOT NULL}), 0,
+		'no lock is held by the session whose calls ended');
 	$waiter->quit;
 	nothing_left($node);
 };
@@ -144,9 +146,11 @@ subtest 'a wait that is cancelled' => sub {
 		one('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end ne 'ROLLBACK';
 		is($waiter->wait, '', "$what: the wait ends without a grant");
 		$waiter->query($end) if $end ne '';
-		is($waiter->query("SELECT renew_lock('kept', $kept)"), '01:00:00', "$what: the session can renew its lock") or diag $waiter->error;
+		is($waiter->query("SELECT renew_lock('kept', $kept)"), '01:00:00',
+			"$what: the session can renew its lock") or diag $waiter->error;
 		$reader->query('ROLLBACK');
-		is($holder->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', "$what: other sessions are granted locks after the outage");
+		is($holder->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't',
+			"$what: other sessions are granted locks after the outage");
 		is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$what: no waiter is left");
 	}
 	is($other->query("SELECT release_lock('x', $blocking)"), 't', 'the lock that blocked the waits is released');

@@ -49,9 +49,11 @@ subtest 'SIGTERM with holders and waiters' => sub {
 	cmp_ok(one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'queue'}), '>', 3500,
 		'the lease keeps its remaining time when the manager is replaced');
 
-	is(one(q{SELECT try_acquire_lock('sub') IS NULL AND try_acquire_lock('open') IS NULL}), 't', 'uncommitted locks are still held when the manager is replaced');
+	is(one(q{SELECT try_acquire_lock('sub') IS NULL AND try_acquire_lock('open') IS NULL}), 't',
+		'uncommitted locks are still held when the manager is replaced');
 	$open->query('ROLLBACK TO s');
-	is(one(q{SELECT acquire_lock('sub', wait => '20 s') IS NOT NULL}), 't', 'a rollback to a savepoint releases the lock acquired after it');
+	is(one(q{SELECT acquire_lock('sub', wait => '20 s') IS NOT NULL}), 't',
+		'a rollback to a savepoint releases the lock acquired after it');
 	is(one(q{SELECT try_acquire_lock('open') IS NULL}), 't',
 		'a rollback to a savepoint keeps the lock acquired before it');
 	$open->query('ROLLBACK');
@@ -99,7 +101,8 @@ subtest 'events while no manager runs' => sub {
 	wait_until(sub { $holder->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $manager") eq '0' });
 	$holder->query('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
 	kill 'CONT', $launcher;
-	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the lock of a transaction that ended without a manager is free');
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't',
+		'the lock of a transaction that ended without a manager is free');
 	is(one(q{SELECT acquire_lock('bound', '1 h', wait => '20 s') IS NOT NULL}), 't',
 		'the bound lock of a connection that ended without a manager is free');
 	wait_for_waiters(1, 'held');
@@ -261,7 +264,8 @@ subtest 'memory contexts and reload' => sub {
 	my $log = -s $node->logfile;
 
 	one("SELECT pg_log_backend_memory_contexts($pid)");
-	ok(wait_until(sub { return $node->log_contains(qr/\[$pid\] .*Grand total: /, $log) }), 'the manager logs its memory contexts');
+	ok(wait_until(sub { return $node->log_contains(qr/\[$pid\] .*Grand total: /, $log) }),
+		'the manager logs its memory contexts');
 	my $told = slurp_file($node->logfile, $log);
 	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', 0, 'some batches have failed');
 	is(scalar(() = $told =~ /level: \d+; lock_election $_:/g), 1, "a failed batch leaves no second memory context $_") foreach qw(state batch history);
@@ -271,7 +275,8 @@ subtest 'memory contexts and reload' => sub {
 		my $log = -s $node->logfile;
 
 		one("SELECT pg_log_backend_memory_contexts($pid)");
-		ok(wait_until(sub { return $node->log_contains(qr/\[$pid\].*Grand total: /, $log) }), 'the manager logs its memory contexts');
+		ok(wait_until(sub { return $node->log_contains(qr/\[$pid\].*Grand total: /, $log) }),
+			'the manager logs its memory contexts');
 		return map { slurp_file($node->logfile, $log) =~ /\[$pid\].* $_: (\d+) total/ ? $1 : die "no $_" } 'TopMemoryContext', 'lock_election batch';
 	};
 	my ($top) = $memory->();
@@ -429,7 +434,8 @@ sub check_restart
 	wait_for_sql($node, 'SELECT count(*) > 0 FROM lock_election.manager');
 	my $left = one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'ttl'});
 	my $since = time - $stopped;
-	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'long ttl', "$how: locks with a TTL still exist");
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'long ttl',
+		"$how: locks with a TTL still exist");
 	cmp_ok($left, '>', 59.5 - $since, "$how: they have their full TTL again");
 	is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$how: no waiter is left");
 	is(one("SELECT is_held('ttl', $token) AND is_held('long', $long)"), 't', "$how: their tokens are valid");

@@ -60,7 +60,8 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	wait_for_waiters(1, undef, dbname => 'postgres');
 
 	# Dropped and created in one transaction: waiters continue to wait or get an error, but never hang.
-	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '', 'the extension is dropped and created in one transaction');
+	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '',
+		'the extension is dropped and created in one transaction');
 	$waiters[0]->wait;
 	like($waiters[0]->error, qr/^$|ERROR:  55000: /, 'the wait continues or ends with an error');
 	is(one(q{SELECT acquire_lock('y', '1 h') IS NOT NULL}), 't', 'a lock can be acquired in the new extension');
@@ -170,7 +171,8 @@ subtest 'the extension is dropped and created while the manager has a request to
 	my $pid = manager_pid();
 
 	kill 'STOP', $pid;
-	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '', 'the extension is dropped and created');
+	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '',
+		'the extension is dropped and created');
 	$asks->async(q{SELECT acquire_lock('y', '1 h')});
 	wait_for_sql($node, 'SELECT wait_event IS NOT NULL AND state = $$active$$ FROM pg_stat_activity WHERE pid = ' . $asks->pid);
 	kill 'CONT', $pid;
@@ -196,7 +198,8 @@ subtest 'a lock immediately after CREATE EXTENSION' => sub {
 	one('CREATE DATABASE fresh');
 	foreach my $i (1 .. 8)
 	{
-		like(one(q{CREATE EXTENSION lock_election; SELECT acquire_lock('x')}, 'fresh'), qr/^\d+$/, "same database, new extension $i: a lock is granted");
+		like(one(q{CREATE EXTENSION lock_election; SELECT acquire_lock('x')}, 'fresh'), qr/^\d+$/,
+			"same database, new extension $i: a lock is granted");
 		like(one(q{DROP EXTENSION lock_election; CREATE EXTENSION lock_election; SELECT try_acquire_lock('x')}, 'fresh'), qr/^\d+$/, "dropped and created $i: a lock is granted");
 		one('DROP EXTENSION lock_election', 'fresh');
 	}
@@ -412,7 +415,8 @@ subtest 'two commands for one database' => sub {
 	like($second->error, qr/ERROR:  3D000: /, 'the other command does not find the database');
 	$_->quit foreach $first, $second;
 	new_database("m$_") foreach 1 .. 3;
-	like(one(q{SELECT acquire_lock('x')}, "m$_"), qr/^\d+$/, "all entries are free: a lock is granted in m$_") foreach 1 .. 3;
+	like(one(q{SELECT acquire_lock('x')}, "m$_"), qr/^\d+$/,
+		"all entries are free: a lock is granted in m$_") foreach 1 .. 3;
 	one("DROP DATABASE m$_") foreach 1 .. 3;
 };
 
@@ -423,7 +427,8 @@ subtest 'ALTER DATABASE' => sub {
 	my $token = one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'a1');
 	my $log = -s $node->logfile;
 	is(error_of('ALTER DATABASE a1 RENAME TO a2'), '', 'ALTER DATABASE RENAME succeeds');
-	is(one("SELECT is_held('x', $token), (SELECT database FROM lock_election.manager)", 'a2'), 't|a2', 'the lock is held after RENAME, and the manager has the new name');
+	is(one("SELECT is_held('x', $token), (SELECT database FROM lock_election.manager)", 'a2'), 't|a2',
+		'the lock is held after RENAME, and the manager has the new name');
 	like(slurp_file($node->logfile, $log), qr/LOG:  lock_election manager started\n.*CONTEXT:  lock_election manager a2\n/, 'the log has the new name of the database');
 	one("CREATE TABLESPACE space LOCATION '$space'");
 	is(error_of('ALTER DATABASE a2 SET TABLESPACE space'), '', 'ALTER DATABASE SET TABLESPACE succeeds');
@@ -465,7 +470,8 @@ subtest 'ALTER DATABASE' => sub {
 	my $manager = one(q{RESET ROLE; SET search_path = public; SELECT pid FROM lock_election.manager}, 'a2');
 	kill 'TERM', $manager;
 	my $reset = q{RESET ROLE; SET lock_timeout = 0; SET search_path = public; };
-	like(one("$reset SELECT acquire_lock('y', '1 h')", 'a2'), qr/^\d+$/, 'ALTER DATABASE SET does not affect the manager');
+	like(one("$reset SELECT acquire_lock('y', '1 h')", 'a2'), qr/^\d+$/,
+		'ALTER DATABASE SET does not affect the manager');
 	is(one("$reset SELECT is_held('x', $token)", 'a2'), 't', 'the lock is still held with these settings');
 	is(one("$reset SELECT acquire_lock('y', '1 h', wait => '100 ms')", 'a2'), '',
 		'a wait times out with these settings');
@@ -507,7 +513,8 @@ subtest 'permission to copy or alter a database' => sub {
 		'CREATE TABLE t (mine int); ALTER TABLE t RENAME COLUMN mine TO yours; DROP TABLE t')
 	{
 		is(error_of($sql), '', $sql);
-		is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'the command needs no exclusive use and ends no manager: $sql');
+		is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager,
+			'the command needs no exclusive use and ends no manager: $sql');
 	}
 	like($try->('le_creator'), qr/42501/, 'a role with CREATEDB cannot copy the database of another role');
 	is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'the failed copy ends no manager');
@@ -689,7 +696,8 @@ subtest 'when the launcher looks for databases' => sub {
 	cmp_ok($took, '<', 4, 'ALTER DATABASE wakes up the launcher');
 	ok(wait_until(sub { $state->(q{state || ' ' || query}) eq 'idle looking for databases' }),
 		'pg_stat_activity shows what the launcher does');
-	ok(wait_until(sub { $state->(q{state = 'idle' AND state_change - query_start < interval '4 s'}) eq 't' }), 'pg_stat_activity shows when the launcher looked');
+	ok(wait_until(sub { $state->(q{state = 'idle' AND state_change - query_start < interval '4 s'}) eq 't' }),
+		'pg_stat_activity shows when the launcher looked');
 
 	# Also if the session has just altered a database.
 	my $s = session($node);
@@ -768,7 +776,8 @@ subtest 'max_databases = 1' => sub {
 	foreach my $i (1 .. 5)
 	{
 		$node->restart;
-		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/, "the database with the extension gets the entry: start $i");
+		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/,
+			"the database with the extension gets the entry: start $i");
 	}
 	# The same with a slow probe.
 	one(q{SELECT force_release_lock('x')}, 'p6');
@@ -778,7 +787,8 @@ subtest 'max_databases = 1' => sub {
 	{
 		my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 		kill 'TERM', $launcher, one('SELECT pid FROM lock_election.manager', 'p6');
-		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/, "the database with the extension gets the entry during a slow probe: $i");
+		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/,
+			"the database with the extension gets the entry during a slow probe: $i");
 	}
 	$blocker->quit;
 	$node->append_conf('postgresql.conf', 'lock_election.max_databases = 4');

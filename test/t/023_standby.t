@@ -60,20 +60,20 @@ subtest 'views and functions on a standby' => sub {
 	}
 	on_primary(q{SELECT force_release_lock('shown')});
 
-	# A closed name is shown until its time; on this standby, nothing deletes its row in time.
+	# A closed name is shown only until its time, even if its row has not been deleted yet.
 	my $manager = one($primary, 'SELECT pid FROM lock_election.manager');
 	on_primary(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
 	on_primary(q{SELECT release_lock('soon', acquire_lock('soon'), hold_for => '1 s')});
 	stop_asleep($manager);
 	catch_up();
 	ok(wait_for_sql($standby, q{SELECT string_agg(concat_ws(' ', name, mode), ',') FROM lock_election.locks}, 'closed'),
-		'closed names are shown until their time');
+		'only names that are still closed are shown');
 	kill 'CONT', $manager;
 	on_primary(q{SELECT force_release_lock('closed')});
 };
 
-# Compares all columns except those that only a primary knows. The standby converts stored times, which may differ by a
-# moment.
+# Compares all columns except those that only a primary knows. The primary computes times from the manager's clock; the
+# standby shows the stored times, which may differ slightly.
 subtest 'a standby shows rows as they were written' => sub {
 	my $s = session($primary, connstr => q{application_name='who it was' host=} . $primary->host);
 	my $columns = 'SELECT kind, name, slot, mode, owner, role, token, lease, holds, pid, application_name, client_addr
@@ -103,7 +103,8 @@ subtest 'a standby shows rows as they were written' => sub {
 		'2|0', 'expires_at is NULL on a named lease');
 	is($standby->safe_psql('postgres', q{SELECT candidate, term = (SELECT term FROM current_leader('election')), valid_for
 			FROM lock_election.elections WHERE election = 'election'}), 'who|t|', 'the leader is shown');
-	is($standby->safe_psql('postgres', q{SELECT candidate, expires_at FROM current_leader('leased')}), 'who|', 'current_leader() has no expires_at on a named lease');
+	is($standby->safe_psql('postgres', q{SELECT candidate, expires_at FROM current_leader('leased')}), 'who|',
+		'current_leader() has no expires_at on a named lease');
 
 	# Addresses of each kind, and texts that the extension does not write.
 	foreach my $case (
@@ -155,7 +156,8 @@ subtest 'a synchronous standby' => sub {
 		my $receiver = signal_receiver('STOP');
 		$s->async(q{SELECT acquire_lock('sync', '1 h')});
 		wait_for_syncrep(1);
-		is($local->query(q{SELECT try_acquire_lock('sync') IS NULL}), 't', "$level: the lock is granted on the primary");
+		is($local->query(q{SELECT try_acquire_lock('sync') IS NULL}), 't',
+			"$level: the lock is granted on the primary");
 
 		# Sessions at level local are not delayed.
 		my @released = map { $local->query(q{SELECT acquire_lock('local', '1 h')}); $local->query(q{SELECT release_lock('local')}) } 1 .. 20;
@@ -182,7 +184,8 @@ subtest 'a synchronous standby' => sub {
 		$other->wait;
 		like($other->error, qr/ERROR:  57014: /, "$level: a renewal is cancelled");
 		unlike($other->error, qr/given back/, "$level: the cancelled renewal mentions no grant");
-		is($local->query("SELECT is_held('renewed', $token)"), 't', "$level: the lock is still held after the cancelled renewal");
+		is($local->query("SELECT is_held('renewed', $token)"), 't',
+			"$level: the lock is still held after the cancelled renewal");
 
 		# Another acquire of the same owner also waits for the standby, and waiters for the lock are granted it later.
 		$s->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
@@ -228,7 +231,8 @@ subtest 'a synchronous standby' => sub {
 	foreach my $call (sort keys %late)
 	{
 		is($asks{$call}->wait, '', "$call: nothing is returned");
-		like($asks{$call}->error, qr/ERROR:  LE001: $late{$call} was lost while waiting for durability\n/, "$call: LE001");
+		like($asks{$call}->error, qr/ERROR:  LE001: $late{$call} was lost while waiting for durability\n/,
+			"$call: LE001");
 		like($asks{$call}->error, qr/DETAIL:  It expired before the flush completed or the standbys confirmed it\.\n/, "$call: the detail explains the loss");
 		$asks{$call}->quit;
 	}

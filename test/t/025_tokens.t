@@ -77,7 +77,8 @@ subtest 'lock_election.min_durability' => sub {
 	stop_walwriter($node);
 	my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
 	kill_server($s);
-	is(one("SELECT is_held('held', $token)"), 't', 'a lock acquired with synchronous_commit = off survives a crash with min_durability = local');
+	is(one("SELECT is_held('held', $token)"), 't',
+		'a lock acquired with synchronous_commit = off survives a crash with min_durability = local');
 	cmp_ok(token(), '>', $token, 'tokens increase after the crash');
 	one(q{SELECT force_release_lock('held')});
 };
@@ -104,7 +105,8 @@ subtest 'restarts of the manager and the server, and a new extension' => sub {
 		my ($what) = @_;
 		my $now = token();
 		cmp_ok($now, '>', $token, $what);
-		is(($now >> 28) - ($token >> 28), 1, "$what: the incarnation increases by one, because it is ahead of the clock");
+		is(($now >> 28) - ($token >> 28), 1,
+			"$what: the incarnation increases by one, because it is ahead of the clock");
 		$token = $now;
 	};
 	my $manager = one('SELECT pid FROM lock_election.manager');

@@ -109,7 +109,8 @@ subtest 'acknowledged changes are kept' => sub {
 
 	# The incarnation increases by a block, for what another history of this timeline may have counted, and by the
 	# minutes since the last start.
-	is(one($b, qq{SELECT is_held('last', $last)}), 't', 'the last acquired lock is held');    # the manager has loaded all rows
+	is(one($b, qq{SELECT is_held('last', $last)}), 't',
+		'the last acquired lock is held');    # the manager has loaded all rows
 	my $passed = one($b, 'SELECT incarnation FROM lock_election.manager') - ($last >> 28);
 	cmp_ok($passed, '>=', 128, 'the incarnation is ahead of those that the old primary may have used');
 	cmp_ok($passed, '<', 128 + 60, 'the incarnation is not much further ahead');
@@ -120,7 +121,8 @@ subtest 'acknowledged changes are kept' => sub {
 	is(one($b, qq{SELECT keep_alive($t{lease}) > '59 min'}), 't', 'the named lease is alive');
 	is(one($b, q{SELECT candidate, term FROM current_leader('boss')}), "still first|$t{term}",
 		'the leader still leads');
-	is(one($b, q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected proclaimed', 'the history is complete');
+	is(one($b, q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected proclaimed',
+		'the history is complete');
 	is(one($b, q{SELECT try_acquire_lock('closed', '1 h') IS NULL}), 't', 'the closed name stays closed');
 	is(one($b, q{SELECT acquire_permit('permit', 2, '1 h', '0') IS NOT NULL AND acquire_permit('permit', 2, '1 h', '0') IS NULL}), 't', 'one permit is free');
 	is(one($b, q{SELECT acquire_lock('owned', '1 h', owner => 'me')}), $t{owned},

@@ -97,7 +97,8 @@ subtest 'a quorum' => sub {
 	cut($standby{s2});
 	foreach my $level (qw(off local))
 	{
-		like($s{$level}->query(qq{SELECT acquire_lock('none $level', '1 h')}), qr/^\d+$/, "$level: an acquire waits for no standby");
+		like($s{$level}->query(qq{SELECT acquire_lock('none $level', '1 h')}), qr/^\d+$/,
+			"$level: an acquire waits for no standby");
 		is($s{$level}->query(qq{SELECT release_lock('none $level')}), 't', "$level: a release waits for no standby");
 	}
 	my @waiting = qw(remote_write on remote_apply);

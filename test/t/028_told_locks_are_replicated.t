@@ -59,7 +59,8 @@ kill 'CONT', $receiver;
 foreach my $call (@calls)
 {
 	is($session{$call}->wait, 't', "$call returns when the standby continues");
-	is($session{$call}->error =~ s/^(?:psql:\S+ )?(?:WARNING:  25P01|NOTICE:  00000).*//msr, '', "$call returns without an error");
+	is($session{$call}->error =~ s/^(?:psql:\S+ )?(?:WARNING:  25P01|NOTICE:  00000).*//msr, '',
+		"$call returns without an error");
 	$session{$call}->quit;
 }
 $local->quit;

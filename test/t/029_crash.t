@@ -63,7 +63,8 @@ subtest 'releases before a crash' => sub {
 	$s->query("SELECT release_lock('r long', $t{long})");
 	$s->query("BEGIN; CREATE TEMP TABLE t (); SELECT release_lock('r commit', $t{commit}); COMMIT");
 	is($s->query("SELECT release_lock('r $_', $t{$_})"), 't', "$_: the lock is released") foreach qw(back later);
-	is($s->query("SELECT is_held('r $_', $t{$_})"), 'f', "$_: the lock is not held before the crash") foreach sort keys %t;
+	is($s->query("SELECT is_held('r $_', $t{$_})"), 'f',
+		"$_: the lock is not held before the crash") foreach sort keys %t;
 	$node->stop('immediate');
 	$s->quit;
 	$node->start;
@@ -87,7 +88,8 @@ subtest 'candidates that have withdrawn before a crash' => sub {
 	my %term = map { $_ => $s->query("SELECT term FROM enqueue_candidate('e', '$_', '$ttl{$_}')") } sort keys %ttl;
 
 	is($s->query("SELECT resign('e', $term{long})"), 't', 'a candidate with a long TTL withdraws');
-	is($s->query("SET lock_election.durable_release = on; SELECT resign('e', $term{durable})"), 't', 'a candidate withdraws with durable_release');
+	is($s->query("SET lock_election.durable_release = on; SELECT resign('e', $term{durable})"), 't',
+		'a candidate withdraws with durable_release');
 	stop_walwriter($node);
 	is($s->query("RESET lock_election.durable_release; SELECT resign('e', $term{back})"), 't',
 		'a candidate withdraws with neither');

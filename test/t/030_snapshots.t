@@ -271,11 +271,13 @@ foreach my $case (
 	$s->query($_) foreach @before;
 	is($s->error, '', "without a wait, $title: earlier statements succeed");
 	$s->query($acquire);
-	is(scalar(() = $s->error =~ /$warning/g), $warns, "without a wait, $title: " . ($warns ? 'one warning' : 'no warning'));
+	is(scalar(() = $s->error =~ /$warning/g), $warns,
+		"without a wait, $title: " . ($warns ? 'one warning' : 'no warning'));
 	unlike($s->error, qr/WARNING/, "without a wait, $title: no other warning") unless $warns;
 	is(scalar(() = $s->error =~ /WARNING/g), $warns, "without a wait, $title: no second warning") if $warns;
 	my $whose = $title =~ /REPEATABLE|SERIALIZABLE/ ? 'transaction' : 'statement';
-	like($s->error, qr/this $whose continues/, "without a wait, $title: the warning names the owner of the snapshot") if $warns;
+	like($s->error, qr/this $whose continues/,
+		"without a wait, $title: the warning names the owner of the snapshot") if $warns;
 	$s->query($after);
 	is($s->error, '', "without a wait, $title: the last statement succeeds");
 	$s->quit;
@@ -671,7 +673,8 @@ my @waiters = many_waiters();
 $node->safe_psql('postgres', 'UPDATE t SET v = v + 1');
 like(command_in('VACUUM (VERBOSE) t', 10_000), qr/tuples: \d{4,} removed, 2000 remain, 0 are dead but not yet removable/,
 	'VACUUM removes the dead rows while sessions wait');
-is(command_in('CREATE INDEX CONCURRENTLY beside ON t (v)', 10_000), '', 'CREATE INDEX CONCURRENTLY ends while sessions wait');
+is(command_in('CREATE INDEX CONCURRENTLY beside ON t (v)', 10_000), '',
+	'CREATE INDEX CONCURRENTLY ends while sessions wait');
 is(command_in('REINDEX INDEX CONCURRENTLY beside', 10_000), '', 'REINDEX CONCURRENTLY ends while sessions wait');
 is(command_in('DROP INDEX CONCURRENTLY beside', 10_000), '', 'DROP INDEX CONCURRENTLY ends while sessions wait');
 is($control->query("SELECT count(*) FROM lock_election.waiters WHERE name = 'x'"), '6',

@@ -46,7 +46,8 @@ is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', a
 	my $same = sub { return $s->query("SELECT abs(extract(epoch FROM '$_[0]'::timestamptz - '$_[1]')) < 1"); };
 
 	$h->query("SELECT acquire_lock('leased', lease => $lease); SELECT campaign('expiring', 'c', '5 min'); SELECT campaign('bound', 'c', NULL)");
-	is($s->query(q{SELECT name, expires_at FROM lock_election.locks WHERE name = 'both' AND slot = 0}), 'both|infinity', 'expires_at of a bound lock is infinity');
+	is($s->query(q{SELECT name, expires_at FROM lock_election.locks WHERE name = 'both' AND slot = 0}), 'both|infinity',
+		'expires_at of a bound lock is infinity');
 	is($same->($live->('short'), $s->query(q{SELECT acquired_at + interval '10 min' FROM lock_election.locks WHERE name = 'short'})), 't', 'expires_at is the acquire time plus the TTL');
 	is($same->($live->('short'), $stored->('short')), 't', 'expires_at in the table is the same');
 	is($s->query(q{SELECT bool_and(abs(extract(epoch FROM expires_at - clock_timestamp() - time_left)) < 1) FROM lock_election.locks WHERE time_left IS NOT NULL}), 't',
@@ -58,16 +59,19 @@ is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', a
 	$h->query("SELECT pg_sleep(1.1); SELECT renew_lock('short', $short)");
 	is($s->query("SELECT '" . $live->('short') . "'::timestamptz > '$written'::timestamptz + interval '1 s'"), 't', 'a renewal with the same TTL moves expires_at');
 	is($stored->('short'), $written, 'a renewal with the same TTL does not write the row');
-	is($s->query(q{SELECT expires_at FROM _lock_election.slot WHERE name = 'both' AND slot = 0}), 'infinity', 'expires_at of a bound lock is infinity in the table');
+	is($s->query(q{SELECT expires_at FROM _lock_election.slot WHERE name = 'both' AND slot = 0}), 'infinity',
+		'expires_at of a bound lock is infinity in the table');
 	is($stored->('leased'), '', 'expires_at of a lock on a named lease is NULL in the table');
 	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM lock_election.leases WHERE lease = $lease})), 't', 'a lock on a named lease expires with the lease');
 	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM _lock_election.lease WHERE id = $lease})), 't', 'expires_at in the table of leases is the same');
 	is($s->query(q{SELECT election, CASE WHEN isfinite(expires_at) THEN (abs(extract(epoch FROM expires_at - elected_at - interval '5 min')) < 1)::text ELSE expires_at::text END
 			FROM lock_election.elections ORDER BY 1}), "bound|infinity\nexpiring|true", 'elections: expires_at');
 	is($s->query(q{SELECT abs(extract(epoch FROM expires_at - clock_timestamp() - valid_for)) < 1 FROM current_leader('expiring')}), 't', 'current_leader: expires_at agrees with valid_for');
-	is($s->query(q{SELECT expires_at, valid_for IS NULL FROM current_leader('bound')}), 'infinity|t', 'current_leader: expires_at of a bound leader is infinity');
+	is($s->query(q{SELECT expires_at, valid_for IS NULL FROM current_leader('bound')}), 'infinity|t',
+		'current_leader: expires_at of a bound leader is infinity');
 	$h->query("SELECT release_lock('short', $short); SELECT revoke_lease($lease); SELECT force_resign('expiring'); SELECT force_resign('bound')");
-	is($s->query(q{SELECT count(*) FROM _lock_election.slot WHERE mode = 0 AND expires_at IS NOT NULL}), 0, 'a free row has no expires_at');
+	is($s->query(q{SELECT count(*) FROM _lock_election.slot WHERE mode = 0 AND expires_at IS NOT NULL}), 0,
+		'a free row has no expires_at');
 	$h->quit;
 }
 
@@ -138,7 +142,8 @@ is($s->query('SELECT count(*) FROM lock_election.locks a JOIN lock_election.lock
 $holders[0]->query('BEGIN');
 is($holders[0]->query("SELECT release_lock('excl', $named, all_holds => true)"), 't',
 	'release_lock() in a transaction fences the token');
-is($s->query(q{SELECT fenced_by FROM lock_election.locks WHERE name = 'excl'}), "{@{[ $holders[0]->pid ]}}", 'locks: fenced_by shows the session with the pending release');
+is($s->query(q{SELECT fenced_by FROM lock_election.locks WHERE name = 'excl'}), "{@{[ $holders[0]->pid ]}}",
+	'locks: fenced_by shows the session with the pending release');
 is($s->query(q{SET ROLE nosy \; SELECT name FROM lock_election.locks WHERE fenced_by <> '{}' \; RESET ROLE}), '', 'locks: another role does not see fenced_by');
 $holders[0]->query('COMMIT');
 like($waiters[2]->wait, qr/^\d+$/, 'the waiter is granted the lock at the commit');
@@ -152,7 +157,8 @@ $s->query('SELECT pg_terminate_backend(' . $waiters[1]->pid . ')');
 wait_until(sub { $s->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'both'}) eq '1' }) or die 'the waiter does not end';
 $s->query('SELECT oid AS role_oid FROM pg_roles WHERE rolname = \'worker\' \gset');
 $s->query('DROP ROLE worker');
-is($s->query(q{SELECT role::text = :'role_oid' FROM lock_election.locks WHERE name = 'theirs'}), 't', 'locks: a dropped role is shown as a number');
+is($s->query(q{SELECT role::text = :'role_oid' FROM lock_election.locks WHERE name = 'theirs'}), 't',
+	'locks: a dropped role is shown as a number');
 
 # Names and owners with special characters.
 foreach my $name (q{it's}, 'two words', "line\nbreak", '"quoted"', 'ünïcödé ☃', 'C:\\temp', '%s%n', 'x' x 255)
@@ -203,7 +209,8 @@ is($s->query(q{SELECT stats_reset BETWEEN pg_postmaster_start_time() - interval 
 my $revision = $s->query('SELECT revision FROM lock_election.manager');
 my $token = $s->query(q{SELECT acquire_lock('m')});
 published();
-is($s->query("SELECT revision > $token, $token >= $revision FROM lock_election.manager"), 't|t', 'manager: revision is the next token');
+is($s->query("SELECT revision > $token, $token >= $revision FROM lock_election.manager"), 't|t',
+	'manager: revision is the next token');
 $s->query("SELECT release_lock('m', $token)");
 
 # --- stat ---
@@ -231,14 +238,16 @@ wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot WHERE mode = 0', '
 my $t = session($node);
 my $walwriter = stop_walwriter($node);    # or it may flush before the session does
 my $written = moves('acquire', sub { $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')}) }, { acquires => 1, grants => 1 });
-is("@$written{qw(batches transaction_ids rows_written flushes)}", '1 1 1 1', 'an acquire takes one batch, one transaction id, one row and one flush');
+is("@$written{qw(batches transaction_ids rows_written flushes)}", '1 1 1 1',
+	'an acquire takes one batch, one transaction id, one row and one flush');
 kill 'CONT', $walwriter;
 $written = moves('renew', sub { $s->query("SELECT renew_lock('a', $token)") foreach 1 .. 5 }, { renewals => 5 });
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'renewals write nothing');
 $written = moves('look', sub { $s->query("SELECT is_held('a', $token)"); $s->query('SELECT * FROM lock_election.locks') }, { checks => 1 });
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'reads write nothing');
 $written = moves('not granted', sub { $t->query(q{SELECT try_acquire_lock('a')}) }, { acquires => 1 });
-is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'an acquire that is not granted writes nothing');
+is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0',
+	'an acquire that is not granted writes nothing');
 my ($mine, $answer);
 foreach my $case (
 	[ 'a lease', q{SELECT grant_lease('1 h', 'mine')}, 1 ],
@@ -316,7 +325,8 @@ $token = $t->wait;
 my $took = time - $start;
 is(buckets('wait', 0.4, $took), '1 t', 'histogram: a wait of 0.4 s is counted');
 is(buckets('hold', 0.4, $took), '1 t', 'histogram: the hold that it waited for is counted');
-is($s->query(q{SELECT oldest_wait IS NULL AND waiting = 0 FROM lock_election.manager}), 't', 'manager: no call waits any more');
+is($s->query(q{SELECT oldest_wait IS NULL AND waiting = 0 FROM lock_election.manager}), 't',
+	'manager: no call waits any more');
 $start = time;
 $s->query(q{SELECT acquire_lock('a', wait => '150 ms')});
 is(buckets('fruitless_wait', 0.15, time - $start), '1 t', 'histogram: a wait that timed out is counted');
@@ -327,7 +337,8 @@ $s->query(q{SELECT force_resign('e')});
 published();
 is($s->query(q{SELECT max(count) FROM lock_election.histogram WHERE name = 'term'}), '1',
 	'histogram: the term is counted');
-is($s->query(q{SET ROLE nosy \; SELECT count(*) FROM lock_election.histogram \; RESET ROLE}), '76', 'histogram can be read by all roles');
+is($s->query(q{SET ROLE nosy \; SELECT count(*) FROM lock_election.histogram \; RESET ROLE}), '76',
+	'histogram can be read by all roles');
 
 # A new manager knows since when a blocked call waits.
 $token = $s->query(q{SELECT acquire_lock('a', ttl => '1 h')});
@@ -339,7 +350,8 @@ wait_for_sql($node, q{SELECT oldest_wait < clock_timestamp() - interval '1 s' FR
 my $old_manager = $s->query('SELECT pid FROM lock_election.manager');
 $s->query("SELECT pg_terminate_backend($old_manager)");
 wait_for_sql($node, "SELECT pid <> $old_manager AND waiting = 1 FROM lock_election.manager");
-is($s->query("SELECT abs(extract(epoch FROM oldest_wait - '$since')) < 0.9 FROM lock_election.manager"), 't', 'manager: a blocked call keeps its start after a restart');
+is($s->query("SELECT abs(extract(epoch FROM oldest_wait - '$since')) < 0.9 FROM lock_election.manager"), 't',
+	'manager: a blocked call keeps its start after a restart');
 $s->query("SELECT release_lock('a', $token)");
 $token = $t->wait;
 $s->query(q{SELECT force_release_lock('a')});
@@ -350,7 +362,8 @@ wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot WHERE mode = 0', '
 published();
 $s->query('SELECT lock_election.stat_reset()');
 is(join(' ', sort grep { $_ ne '0' } values %{ counters() }), '', 'stat_reset: all counters are zero');
-is($s->query('SELECT count(*) FROM lock_election.histogram WHERE count <> 0 OR sum <> 0'), '0', 'stat_reset: the histograms are empty');
+is($s->query('SELECT count(*) FROM lock_election.histogram WHERE count <> 0 OR sum <> 0'), '0',
+	'stat_reset: the histograms are empty');
 is($s->query(q{SELECT write_time, stats_reset BETWEEN now() - interval '1 min' AND now() FROM lock_election.stat}), '0|t', 'stat_reset: stats_reset is the current time');
 $s->query('CREATE ROLE keeper; GRANT EXECUTE ON FUNCTION lock_election.stat_reset() TO keeper; SET ROLE keeper');
 $s->query('SELECT lock_election.stat_reset()');

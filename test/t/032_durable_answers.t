@@ -299,7 +299,8 @@ subtest 'flushed' => sub {
 	foreach my $more (q{SELECT count(*) FROM try_acquire_each(ARRAY(SELECT 'hung ' || i FROM generate_series(1, 100) AS i), lease => %l)},
 		q{SELECT acquire_lock('queue', '1 h'); SELECT token FROM enqueue_lock('queue', lease => %l)}, q{SELECT campaign('boss', 'c', lease => %l)})
 	{
-		is($s->query("SELECT (SELECT count(*) FROM lease_holds($lease)) >= 0"), 't', 'the current locks of the lease are flushed');
+		is($s->query("SELECT (SELECT count(*) FROM lease_holds($lease)) >= 0"), 't',
+			'the current locks of the lease are flushed');
 		my $before = $local->query($insert);
 		$local->query($more =~ s/%l/$lease/r);
 		$flushed->({ title => "lease_holds after $more" }, $before, $s->query("SELECT count(*) > 0 FROM lease_holds($lease); SELECT pg_current_wal_flush_lsn()"));

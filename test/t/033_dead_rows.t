@@ -66,7 +66,8 @@ subtest 'a failed batch reads only the known rows' => sub {
 		like($holder->error, qr/ERROR:  55P03: /, 'the release fails while a row is locked');
 		$admin->query('COMMIT');
 		is($client->query("SELECT is_held('a', $both) AND is_held('b', $both)"), 't', 'both locks are still held');
-		is($client->query(q{SELECT try_acquire_lock('a') IS NULL AND try_acquire_lock('b') IS NULL}), 't', 'neither lock is granted to others');
+		is($client->query(q{SELECT try_acquire_lock('a') IS NULL AND try_acquire_lock('b') IS NULL}), 't',
+			'neither lock is granted to others');
 	}
 	is($holder->query("SELECT release_locks(ARRAY['a', 'b'], $both)"), 't',
 		'both locks are released after the row is unlocked');
@@ -206,7 +207,7 @@ subtest 'the table is rewritten and becomes small' => sub {
 
 	$old->query('COMMIT');
 	$_->quit foreach $old, $admin, $holder, $client;
-	one('SELECT pg_terminate_backend(pid, 60000) FROM lock_election.manager') if $ENV{COVERAGE}; # a crash loses its coverage counts
+	one('SELECT pg_terminate_backend(pid, 60000) FROM lock_election.manager') if $ENV{COVERAGE}; # a crash loses its counts
 	$node->stop('immediate');
 	$node->start;
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held after a crash") foreach 'first', 'second';

@@ -106,8 +106,10 @@ subtest 'full disk of the tables' => sub {
 	like($s->error, qr/ERROR:  53100: could not extend file .*No space left on device/,
 		'the error says that the disk is full');
 	is($s->query('SELECT 1'), 1, 'the server keeps running');
-	is($other->query("SELECT renew_lock('renewed', $held{renewed}) > '59 min'"), 't', 'a renewal succeeds on the full disk') or diag($other->error);
-	is($other->query("SELECT release_lock('released', $held{released})"), 't', 'a release succeeds on the full disk') or diag($other->error);
+	is($other->query("SELECT renew_lock('renewed', $held{renewed}) > '59 min'"), 't',
+		'a renewal succeeds on the full disk') or diag($other->error);
+	is($other->query("SELECT release_lock('released', $held{released})"), 't',
+		'a release succeeds on the full disk') or diag($other->error);
 	cmp_ok($waiter->wait, '>', $held{released}, 'the waiter is granted the lock on the full disk');
 	is(lost($node, 'small', %term), 0, 'all leaders are still leaders');
 	cmp_ok($node->safe_psql('small', 'SELECT failed_batches FROM lock_election.stat'), '>', 0, 'stat.failed_batches counts the failures');

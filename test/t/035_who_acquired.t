@@ -32,8 +32,10 @@ my $token = $h->query(q{SELECT acquire_lock('x', ttl => '1 h')});
 my $queued = (split /\|/, $place->query(q{SELECT token FROM enqueue_lock('x', ttl => '1 h')}))[0];
 my $term = $h->query(q{SELECT campaign('e', 'candidate', ttl => '1 h')});
 
-is($s->query("SELECT $label FROM lock_election.locks WHERE kind = 'lock'"), "x|$hpid|nightly report|127.0.0.1|t", 'locks: connection that acquired the lock');
-is($s->query("SELECT $label FROM lock_election.waiters"), "x|$ppid|second||t", 'waiters: connection that enqueued; a local connection has no address');
+is($s->query("SELECT $label FROM lock_election.locks WHERE kind = 'lock'"), "x|$hpid|nightly report|127.0.0.1|t",
+	'locks: connection that acquired the lock');
+is($s->query("SELECT $label FROM lock_election.waiters"), "x|$ppid|second||t",
+	'waiters: connection that enqueued; a local connection has no address');
 is($s->query('SELECT pid, application_name, client_addr, connected FROM lock_election.elections'), "$hpid|nightly report|127.0.0.1|t", 'elections: connection that was elected');
 $h->query('SET application_name = changed');
 $h->query(q{SELECT acquire_lock('y', ttl => '1 h')});
@@ -106,7 +108,8 @@ is($shown->($s), $expected, 'the connection is shown after a crash');
 	$standby->stop;
 }
 $s->query(q{SELECT force_release_lock('x')});
-is($s->query("SELECT $label FROM lock_election.locks WHERE name = 'x'"), "x|$ppid|second||f", 'the connection of a place is kept with its grant');
+is($s->query("SELECT $label FROM lock_election.locks WHERE name = 'x'"), "x|$ppid|second||f",
+	'the connection of a place is kept with its grant');
 $s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 $s->query(q{SELECT force_resign('e')});
 nothing_left($node);
@@ -183,7 +186,8 @@ my $lost = sub {
 	$a->query("SELECT await_lock('lost', $t)");
 	like($a->error, qr/ERROR:  LE001: token $t neither holds lock "lost" nor waits for it any more\nDETAIL:  $expected/, "LE001: $expected");
 	$a->query("BEGIN; SELECT fence_lock('lost', $t)");
-	like($a->error, qr/ERROR:  LE001: lock "lost" is not held by token $t\nDETAIL:  $expected/, "LE001 of a fence: $expected");
+	like($a->error, qr/ERROR:  LE001: lock "lost" is not held by token $t\nDETAIL:  $expected/,
+		"LE001 of a fence: $expected");
 	$a->query('ROLLBACK');
 	$a->query('RESET ROLE');
 	$s->query(q{SELECT force_release_lock('lost')});

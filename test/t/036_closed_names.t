@@ -16,7 +16,8 @@ sub close_name
 	my ($name, $hold_for, $role) = @_;
 	my $token = $s->query(qq{SET ROLE $role \\; SELECT acquire_lock('$name')});
 
-	is($s->query(qq{SELECT release_lock('$name', $token, hold_for => '$hold_for') \\; RESET ROLE}), 't', "the lock is released and closed: $name");
+	is($s->query(qq{SELECT release_lock('$name', $token, hold_for => '$hold_for') \\; RESET ROLE}), 't',
+		"the lock is released and closed: $name");
 	return;
 }
 
@@ -36,7 +37,8 @@ $s->query(q{SELECT await_lock('job', 1)});
 like($s->error, qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'LE001: a closed name counts as not held');
 $t->async(q{SELECT acquire_lock('job')});
 wait_for_waiter('job');
-is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t', 'waiters: blocked_by contains 0 for a closed name');
+is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t',
+	'waiters: blocked_by contains 0 for a closed name');
 is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'job'}), '1',
 	'locks: the closed name has a waiter');
 
@@ -47,9 +49,11 @@ is($s->query("WITH held AS MATERIALIZED (SELECT name, acquire_lock(name) AS toke
 is($s->query("SELECT count((enqueue_lock(name, '1 h')).token) FROM ($many) n"), '600', 'each closed name has a waiter');
 is($s->query(q{SELECT count(*), count(DISTINCT name), count(mode), min(waiters), max(waiters) FROM lock_election.locks WHERE name LIKE 'closed %'}),
 	'600|600|0|1|1', 'locks: each closed name is shown once');
-is($s->query(q{SELECT count(*), count(DISTINCT name) FROM lock_election.waiters WHERE name LIKE 'closed %'}), '600|600', 'waiters: each waiter is shown once');
+is($s->query(q{SELECT count(*), count(DISTINCT name) FROM lock_election.waiters WHERE name LIKE 'closed %'}), '600|600',
+	'waiters: each waiter is shown once');
 $s->query("SELECT force_release_lock(name) FROM ($many) n"); # opens the name: the waiter is granted the lock
-is($s->query("SELECT count(*) FROM ($many) n WHERE force_release_lock(name) = 1"), '600', 'each waiter holds its lock after the name is opened');
+is($s->query("SELECT count(*) FROM ($many) n WHERE force_release_lock(name) = 1"), '600',
+	'each waiter holds its lock after the name is opened');
 
 # --- opening a closed name ---
 
@@ -57,17 +61,20 @@ $s->query(q{SET ROLE other \; SELECT force_release_lock('job')});
 like($s->error, qr/ERROR:  42501: .*\n?/, 'another role cannot open the name');
 $s->query('RESET ROLE');
 is($s->query('SELECT count(*) FROM lock_election.waiters'), '1', 'the waiter still waits');
-is($s->query(q{SET ROLE worker \; SELECT force_release_lock('job') \; RESET ROLE}), '0', 'the role that closed the name opens it, which ends no holder');
+is($s->query(q{SET ROLE worker \; SELECT force_release_lock('job') \; RESET ROLE}), '0',
+	'the role that closed the name opens it, which ends no holder');
 like($s->error, qr/NOTICE:  00000: lock "job" was closed, and is open again/, 'opening a name gives a notice');
 like($t->wait, qr/^\d+$/, 'the waiter is granted the lock');
-is($s->query('SELECT name, mode, closed_until FROM lock_election.locks'), 'job|exclusive|', 'locks: a held lock is not closed');
+is($s->query('SELECT name, mode, closed_until FROM lock_election.locks'), 'job|exclusive|',
+	'locks: a held lock is not closed');
 $s->query(q{SELECT force_release_lock('job')});
 is($s->error, '', 'there is no notice if the name was not closed');
 like(slurp($node), qr/role "worker" has opened lock "job" again in database "postgres"/,
 	'the log shows the role that opened the name');
 
 close_name('other job', '10 min', 'worker');
-is($s->query(q{SET ROLE killer \; SELECT force_release_lock('other job') \; RESET ROLE}), '0', 'a member of pg_signal_backend opens the name');
+is($s->query(q{SET ROLE killer \; SELECT force_release_lock('other job') \; RESET ROLE}), '0',
+	'a member of pg_signal_backend opens the name');
 like($s->query(q{SELECT try_acquire_lock('other job')}), qr/^\d+$/, 'a lock on the opened name is granted');
 $s->query(q{SELECT force_release_lock('other job')});
 
@@ -77,7 +84,8 @@ $s->query(q{SELECT force_release_lock('other job')});
 	my $two = $t->query(q{SELECT acquire_lock('both', mode => 'shared')});
 
 	$t->query("SELECT release_lock('both', $two, hold_for => '10 min')");
-	is($s->query("SELECT mode, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shared|t', 'locks: a held lock that is closed has one row');
+	is($s->query("SELECT mode, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shared|t',
+		'locks: a held lock that is closed has one row');
 	$w->async(q{SELECT acquire_lock('both', mode => 'shared')});
 	wait_for_waiter('both');
 	is($s->query('SELECT blocked_by FROM lock_election.waiters'), '{0,' . $s->pid . '}',
@@ -100,7 +108,8 @@ $s->query(q{SELECT force_release_lock('other job')});
 	$t->query(q{SELECT force_release_lock('both')});
 	like($t->error, qr/ERROR:  42501: permission denied to end the holder of lock "both"/, q{without a closed name, ending the other role's holder raises an error});
 	$t->query('RESET ROLE');
-	is($s->query(q{SELECT mode, closed_until FROM lock_election.locks WHERE name = 'both'}), 'shared|', 'the other role still holds the lock');
+	is($s->query(q{SELECT mode, closed_until FROM lock_election.locks WHERE name = 'both'}), 'shared|',
+		'the other role still holds the lock');
 	$s->query(q{SELECT force_release_lock('both')});
 }
 
@@ -124,7 +133,8 @@ $s->query(q{SELECT force_release_lock('other job')});
 	is($later, "\n$ended", 'locks: expires_at of a lapsed holder does not move');
 	$s->query(q{SELECT force_release_lock('fenced')});
 	$t->query('COMMIT');
-	like($s->query(q{SELECT acquire_lock('fenced', wait => '20 s')}), qr/^\d+$/, 'a name that was opened while it was fenced is open after the fence');
+	like($s->query(q{SELECT acquire_lock('fenced', wait => '20 s')}), qr/^\d+$/,
+		'a name that was opened while it was fenced is open after the fence');
 	$s->query(q{SELECT force_release_lock('fenced')});
 }
 
@@ -156,7 +166,8 @@ $_->quit foreach $s, $t, $w;
 $node->stop('immediate');
 $node->start;
 $s = session($node);
-is($s->query("SELECT name, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'kept|worker|t', 'after a crash, the closed name is still closed, and the opened one is open');
+is($s->query("SELECT name, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'kept|worker|t',
+	'after a crash, the closed name is still closed, and the opened one is open');
 $s->query(q{SET ROLE worker \; SELECT force_release_lock('kept') \; RESET ROLE});
 like($s->query(q{SELECT try_acquire_lock('kept')}), qr/^\d+$/, 'the role can open the name after the crash');
 $s->query(q{SELECT force_release_lock('kept')});

@@ -282,7 +282,8 @@ subtest 'min_durability = remote' => sub {
 	my $term = $s->query(q{SELECT campaign('boss', 'me', '1 h')});
 	my $place = $s->query(q{SELECT token FROM enqueue_lock('held', '1 h')});
 	$primary->reload;
-	is_healthy($primary, 'no synchronous standby is defined, and lock_election.min_durability is remote', 'a missing definition of standbys is reported');
+	is_healthy($primary, 'no synchronous standby is defined, and lock_election.min_durability is remote',
+		'a missing definition of standbys is reported');
 	foreach my $call (
 		q{acquire_lock('a')}, q{acquire_lock('a', ttl => NULL)}, q{acquire_locks('{a, b}')}, q{acquire_permit('p', 1)}, q{enqueue_lock('a')},
 		"await_lock('held', $place)", "renew_lock('held', $token)", "is_held('held', $token)", "fence_lock('held', $token)", q{campaign('e', 'me')},
@@ -292,9 +293,11 @@ subtest 'min_durability = remote' => sub {
 		like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/m, "$call: fails");
 	}
 	is($s->query(q{SELECT candidate FROM current_leader('boss')}), 'me', 'current_leader() works without a standby');
-	is($s->query(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'boss held', 'the views work without a standby');
+	is($s->query(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'boss held',
+		'the views work without a standby');
 	$s->query("BEGIN; SELECT release_lock('held', $token)");
-	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/, 'release_lock() in a transaction fails, because it reveals that the lock is held');
+	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/,
+		'release_lock() in a transaction fails, because it reveals that the lock is held');
 	$s->query('ROLLBACK');
 	foreach my $call ("release_lock('held', $place)", "release_lock('held', $token)", "resign('boss', $term)", "revoke_lease($lease)")
 	{

@@ -62,7 +62,8 @@ subtest 'enqueue and await' => sub {
 	my ($token, @place) = split /\|/, $s->query(q{SELECT * FROM enqueue_lock('x')});
 	is("@place", "f 1 $channel", 'a held lock gives a place, and a channel that can be computed from the name');
 	is(enqueue($s, 'x') > $token ? 't' : 'f', 't', 'the next place has a higher token');
-	is(one(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2', 'waiters: both places are shown');
+	is(one(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2',
+		'waiters: both places are shown');
 	is(await($s, 'x', $token), 'f', 'await_lock() returns false before the grant');
 	is($s->query("SELECT is_held('x', $token)"), 'f', 'is_held() returns false for a place');
 	$s->query("SELECT renew_lock('x', $token)");
@@ -94,7 +95,8 @@ subtest 'order of places and blocked calls' => sub {
 	foreach my $n (0 .. 2)
 	{
 		is(await($s, 'x', $queue[$n], q{, '10 s'}), 't', "place $n is granted the lock");
-		is(join(' ', map { await($s, 'x', $_) } @queue[ $n + 1 .. 2 ]), join(' ', ('f') x (2 - $n)), "no place behind place $n is granted the lock");
+		is(join(' ', map { await($s, 'x', $_) } @queue[ $n + 1 .. 2 ]), join(' ', ('f') x (2 - $n)),
+			"no place behind place $n is granted the lock");
 		is($s->query("SELECT release_lock('x', $queue[$n])"), 't', "place $n is released");
 		next if $n == 2;
 		my $next = $blocked[$n]->wait;
@@ -367,7 +369,8 @@ subtest 'the table of places' => sub {
 		$s->query($sql);
 		like($s->error, qr/55000: .*written only by lock_election/, $sql);
 	}
-	is(one(q{SELECT has_table_privilege('pg_read_all_stats', '_lock_election.queue', 'SELECT')}), 'f', 'pg_read_all_stats cannot read the table');
+	is(one(q{SELECT has_table_privilege('pg_read_all_stats', '_lock_election.queue', 'SELECT')}), 'f',
+		'pg_read_all_stats cannot read the table');
 
 	# The table is rewritten while the manager runs.
 	$s->query(q{SELECT acquire_lock('x', '1 h')});

@@ -123,7 +123,8 @@ subtest 'acquire again on the same lease' => sub {
 	$c->query('ROLLBACK');
 	is(one($holds), 1, 'the rollback of the transaction changes nothing');
 	is($b->query("SELECT is_held('x', $token)"), 't', 'the lock is held after the rollback');
-	is($b->query("BEGIN; SELECT release_lock('x', $token); SELECT release_lock('x', $token); COMMIT"), "t\nf", 'one release ends the lock');
+	is($b->query("BEGIN; SELECT release_lock('x', $token); SELECT release_lock('x', $token); COMMIT"), "t\nf",
+		'one release ends the lock');
 	is(one($holds), '', 'the lock is released for all sessions');
 
 	# Two transactions acquire on the same lease. The lock is held if one of them commits.
@@ -135,13 +136,16 @@ subtest 'acquire again on the same lease' => sub {
 		$a->query('ROLLBACK');
 		is($c->query("SELECT is_held('x', $token)"), 't', 'the lock is held after the first rollback');
 		$b->query($end);
-		is($c->query("SELECT is_held('x', $token)"), $end eq 'COMMIT' ? 't' : 'f', "expected state after the $end of the other transaction");
+		is($c->query("SELECT is_held('x', $token)"), $end eq 'COMMIT' ? 't' : 'f',
+			"expected state after the $end of the other transaction");
 	}
-	is($a->query("BEGIN; $acquire; SAVEPOINT s; $acquire; ROLLBACK TO s; COMMIT"), "$token\n$token", 'an acquire in a rolled-back savepoint gets the same token');
+	is($a->query("BEGIN; $acquire; SAVEPOINT s; $acquire; ROLLBACK TO s; COMMIT"), "$token\n$token",
+		'an acquire in a rolled-back savepoint gets the same token');
 	is($c->query("SELECT is_held('x', $token)"), 't', 'the lock is held after the rollback to the savepoint');
 
 	# Acquiring again cancels a pending release.
-	is($a->query("BEGIN; SELECT release_lock('x', $token); $acquire; COMMIT"), "t\n$token", 'a lock is released and acquired again in a transaction');
+	is($a->query("BEGIN; SELECT release_lock('x', $token); $acquire; COMMIT"), "t\n$token",
+		'a lock is released and acquired again in a transaction');
 	is($c->query("SELECT is_held('x', $token)"), 't', 'the lock is held after the release was cancelled');
 
 	# Waiters on the same lease are granted the lock together.
@@ -242,7 +246,8 @@ subtest 'permits' => sub {
 	is(one(q{SELECT count(acquire_permit('many', 600, '1 h')) FROM generate_series(1, 500)}), 500,
 		'500 permits are acquired');
 	is(one(q{SELECT set_permits('many', 700)}), 600, 'the number of permits is changed for 500 holders');
-	is(one(q{SELECT count(*) FROM _lock_election.slot WHERE name = 'many' AND permits = 700}), 500, 'the row of each holder is written when set_permits() returns');
+	is(one(q{SELECT count(*) FROM _lock_election.slot WHERE name = 'many' AND permits = 700}), 500,
+		'the row of each holder is written when set_permits() returns');
 	clean();
 	$_->quit foreach @holder;
 };
@@ -354,7 +359,8 @@ subtest 'a crash' => sub {
 	my $start = time;
 	$node->stop('immediate');
 	$node->start;
-	is(one(q{SELECT string_agg(ttl::text, ' ' ORDER BY ttl) FROM lock_election.leases}), '00:00:10 01:00:00', 'leases exist after a crash');
+	is(one(q{SELECT string_agg(ttl::text, ' ' ORDER BY ttl) FROM lock_election.leases}), '00:00:10 01:00:00',
+		'leases exist after a crash');
 	is(one("SELECT is_held('x', $token), is_held('y', $token2)"), 't|t', 'locks on leases are held after a crash');
 	my $left = one("SELECT extract(epoch FROM lease_time_to_live($short))");
 	cmp_ok($left, '>', 9.5 - (time - $start), 'a short lease has its full TTL after a crash');
@@ -392,7 +398,8 @@ subtest 'a copy of the database' => sub {
 	is($copy->wait, '', 'the copy has no lease, even for the first request');
 	is($copy->query('SELECT count(*) FROM lock_election.locks'), 0, 'the copy has no lock');
 	is($copy->query('SELECT count(*) FROM lock_election.leases'), 0, 'the copy has no row of a lease');
-	is($copy->query(q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected expired', 'the term has ended in the copy');
+	is($copy->query(q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected expired',
+		'the term has ended in the copy');
 	token_like($copy->query("SELECT acquire_permit('p', 5, '1 h')"), 'a permit is granted in the copy');
 	$copy->quit;
 	one('DROP DATABASE copy');

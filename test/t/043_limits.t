@@ -51,11 +51,13 @@ subtest 'max_locks_per_role' => sub {
 	granted($alice, q{SELECT token FROM enqueue_lock('a', '1 h')}, 'a place is queued below the limit');
 
 	refused($alice, q{SELECT acquire_lock('b')}, $too_many_locks, 'a free lock above the limit');
-	refused($alice2, q{SELECT acquire_lock('b')}, $too_many_locks, 'a free lock above the limit, on another connection');
+	refused($alice2, q{SELECT acquire_lock('b')}, $too_many_locks,
+		'a free lock above the limit, on another connection');
 	refused($alice2, q{SELECT acquire_lock('a')}, $too_many_locks, 'a held lock above the limit');
 	refused($alice, q{SELECT token FROM enqueue_lock('b')}, $too_many_locks, 'a place above the limit');
 	refused($alice, q{SELECT acquire_permit('p', 2)}, $too_many_locks, 'a permit above the limit');
-	refused($alice, q{SELECT try_acquire_lock('b')}, $too_many_locks, 'try_acquire_lock() of a free lock above the limit');
+	refused($alice, q{SELECT try_acquire_lock('b')}, $too_many_locks,
+		'try_acquire_lock() of a free lock above the limit');
 	is($alice->query(q{SELECT try_acquire_lock('a') IS NULL}), 't',
 		'try_acquire_lock() of a held lock returns NULL above the limit');
 	is($alice->query(q{SELECT acquire_lock('a', '1 h', owner => 'me')}), $token,
@@ -112,8 +114,10 @@ subtest 'max_ttl and max_hold_for' => sub {
 	refused($s, "SELECT release_lock('limited', $lock, hold_for => '2 min 0.000001 s')",
 		qr/ERROR:  53400: hold_for is too long for this server: 00:02:00\.000001\nHINT:  See lock_election\.max_hold_for \(2min\)\.\n/, 'hold_for above the limit');
 	is($s->query("SELECT renew_lock('limited', $lock)"), '00:01:00', 'an existing lock can be renewed');
-	is($s->query("SELECT release_lock('limited', $lock, hold_for => '2 min')"), 't', 'the longest hold_for is accepted');
-	is($s->query("SELECT revoke_lease($lease), resign('limited', $term), force_release_lock('limited')"), 't|t|0', 'lease, election and closed name are ended');
+	is($s->query("SELECT release_lock('limited', $lock, hold_for => '2 min')"), 't',
+		'the longest hold_for is accepted');
+	is($s->query("SELECT revoke_lease($lease), resign('limited', $term), force_release_lock('limited')"), 't|t|0',
+		'lease, election and closed name are ended');
 	set('max_ttl', '24d');
 	set('max_hold_for', '1d');
 	$s->quit;
@@ -133,7 +137,8 @@ subtest 'max_memory_per_role' => sub {
 	like($error, qr/ERROR:  53400: the locks and leases of role "bob" take too much memory in this database\nHINT:  See lock_election\.max_memory_per_role \(8 MB\)\.\n/,
 		"the role reaches its limit after $n calls");
 	cmp_ok($n, '>', 5, 'the limit is not reached early');
-	granted($alice, q{SELECT release_lock('free', t)::int FROM acquire_lock('free') AS t}, 'another role has its own memory');
+	granted($alice, q{SELECT release_lock('free', t)::int FROM acquire_lock('free') AS t},
+		'another role has its own memory');
 	one(q{SELECT force_release_role('bob')});
 	set('max_memory_per_role', '128MB');
 	set('max_locks_per_role', 3);
@@ -216,7 +221,8 @@ subtest 'maximum number of holds' => sub {
 		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row});
 	replace_manager();
 	is($bob->query($acquire), $token, 'the last possible hold is acquired');
-	refused($bob, $acquire, qr/ERROR:  53400: lock "often" is already held 2147483647 times\n/, 'a hold above the maximum');
+	refused($bob, $acquire, qr/ERROR:  53400: lock "often" is already held 2147483647 times\n/,
+		'a hold above the maximum');
 	is($bob->query("SELECT release_lock('often', $token)"), 't', 'one hold is released');
 	is($bob->query($acquire), $token, 'another hold is acquired after the release');
 	is($bob->query("SELECT release_lock('often', $token, all_holds => true)"), 't', 'all holds are released');
@@ -270,7 +276,7 @@ subtest 'max_memory' => sub {
 	my $full = qr/ERROR:  53400: the locks of this database take too much memory\nHINT:  See lock_election\.max_memory \(8 MB\)\./;
 
 	set('max_memory', '8MB');
-	one(q{SELECT count(try_acquire_lock('read ' || i)) FROM generate_series(1, 3) i}); # Now the manager has also read the setting.
+	one(q{SELECT count(try_acquire_lock('read ' || i)) FROM generate_series(1, 3) i}); # The manager has read the setting, too.
 	my $one = $alice->query(q{SELECT acquire_lock('one', '1 h')});
 	like($fill->(500), $full, 'groups of 500 names reach max_memory');
 	like($fill->(1), $full, 'single names reach max_memory');
@@ -278,7 +284,8 @@ subtest 'max_memory' => sub {
 	ok($is <= $limit && $is > 0.9 * $limit, "the memory in use is just below max_memory ($is bytes)");
 	like($fill->(1000), $full, 'groups of 1000 names reach max_memory');
 	cmp_ok($used->(), '<=', $limit, 'a rejected request keeps no memory');
-	is($alice->query("SELECT renew_lock('one', $one, '2 h'), release_lock('one', $one)"), '02:00:00|t', 'an existing lock can be renewed and released at max_memory');
+	is($alice->query("SELECT renew_lock('one', $one, '2 h'), release_lock('one', $one)"), '02:00:00|t',
+		'an existing lock can be renewed and released at max_memory');
 	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name LIKE 'fill %'});
 	set('max_memory', '512MB');
 	ok(wait_until(sub { one(q{SELECT release_lock('more', acquire_lock('more'))}) eq 't' }), 'memory is freed when locks are released');

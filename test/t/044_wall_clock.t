@@ -89,7 +89,8 @@ foreach my $days (1, 0, -1, 2)
 	cmp_ok(time - $start, '<', 30, "$title: the lock expires soon after its TTL");
 	is($limited->wait, '', "$title: a wait times out");
 	cmp_ok(time - $start, '<', 30, "$title: the wait does not last much longer");
-	is($s->query(q{SELECT release_lock('bound') AND release_lock('limited')}), 't', "$title: other locks are still held");
+	is($s->query(q{SELECT release_lock('bound') AND release_lock('limited')}), 't',
+		"$title: other locks are still held");
 	$waiter->query(q{SELECT release_lock('short')});
 }
 
@@ -114,7 +115,8 @@ is($node->safe_psql('postgres', "SELECT release_lock('held', $held, '2 s')"), 't
 	'a lock acquired before the clock was set back is released');
 foreach my $name ('closed', 'held')
 {
-	is($node->safe_psql('postgres', "SELECT release_lock('$name', acquire_lock('$name', wait => '20 s'))"), 't', "$name: the name opens in time");
+	is($node->safe_psql('postgres', "SELECT release_lock('$name', acquire_lock('$name', wait => '20 s'))"), 't',
+		"$name: the name opens in time");
 }
 nothing_left($node);
 

@@ -168,7 +168,8 @@ subtest 'the same request again on a lease' => sub {
 	is((enqueue_locks($t, 'b,y', ", lease => $lease"))[0], $open,
 		'repeating the request of an open transaction returns the same token');
 	$s->query('ROLLBACK');
-	is(one("SELECT count(*) FROM lock_election.waiters WHERE token = $open"), '2', 'the rollback of the first transaction keeps the place of the second');
+	is(one("SELECT count(*) FROM lock_election.waiters WHERE token = $open"), '2',
+		'the rollback of the first transaction keeps the place of the second');
 	one(q{SELECT force_release_lock(n) FROM unnest('{b,x}'::text[]) n});
 	is(one("SELECT await_locks('{a,b}', $token)"), 't', 'the place is granted the locks');
 	is((enqueue_locks($t, 'a,b', ", lease => $lease"))[0], $token,
@@ -202,7 +203,8 @@ subtest 'a crash' => sub {
 	one("SELECT release_lock('b', $held)");
 	is(one("SELECT await_locks('{$names}', $token)"), 't', 'the first place is granted its locks after the crash');
 	one(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager});
-	ok(wait_for_sql($node, "SELECT count(*) = 141 FROM lock_election.locks WHERE token = $token"), 'the first place holds its locks after the manager was replaced');
+	ok(wait_for_sql($node, "SELECT count(*) = 141 FROM lock_election.locks WHERE token = $token"),
+		'the first place holds its locks after the manager was replaced');
 	one("SELECT release_locks('{$names}', $token)");
 	is($s->wait, 't', 'the second place is granted its locks although its call saw two managers');
 	one("SELECT release_locks('{a,b}', $second)");

@@ -390,7 +390,8 @@ subtest 'DROP DATABASE, and other commands that need exclusive use' => sub {
 	$node->safe_psql('a', $hand_off);
 	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'a' AND backend_type = 'lock_election notifier'});
 	one('CREATE DATABASE b TEMPLATE a');
-	is($node->safe_psql('b', q{SELECT granted FROM enqueue_lock('x')}), 't', 'CREATE DATABASE .. TEMPLATE does not copy holders');
+	is($node->safe_psql('b', q{SELECT granted FROM enqueue_lock('x')}), 't',
+		'CREATE DATABASE .. TEMPLATE does not copy holders');
 	is($node->safe_psql('b', q{SELECT count(*) FROM _lock_election.queue}), '0',
 		'CREATE DATABASE .. TEMPLATE does not copy places');
 	$node->safe_psql('a', $hand_off =~ s/'x'/'y'/gr);

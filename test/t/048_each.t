@@ -60,7 +60,8 @@ subtest 'limits apply to all names together' => sub {
 	is(one('SELECT count(*) FROM lock_election.waiters'), '0', 'none of the rejected places is queued');
 	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('b', 2) . ')'), '2',
 		'two more locks do not exceed the limit');
-	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('a', 3) . q{, owner => 'x')}), '0', 'names that are not granted do not count');
+	is($s->query('SELECT count(token) FROM try_acquire_each(' . names('a', 3) . q{, owner => 'x')}), '0',
+		'names that are not granted do not count');
 
 	one('ALTER SYSTEM RESET lock_election.max_locks_per_role; ALTER SYSTEM SET lock_election.max_waiters_per_lock = 1; SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.max_waiters_per_lock', '1');
@@ -88,7 +89,8 @@ subtest 'a lease that has ended' => sub {
 	like($s->error, qr/older than the grant of lock "b"/, 'the warning names the lock that was granted');
 	$s->query('ROLLBACK');
 	$s->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT acquire_lock('a')");
-	is($s->query("SELECT count(token) FROM try_acquire_each('{a,b,c}')"), '3', 'one name held by the transaction, and others, are granted');
+	is($s->query("SELECT count(token) FROM try_acquire_each('{a,b,c}')"), '3',
+		'one name held by the transaction, and others, are granted');
 	like($s->error, qr/\A[^\n]*older than the grant of lock "b"\n(?:(?!WARNING).)*\z/s, 'one warning names the first lock that was granted');
 	$s->query('ROLLBACK');
 	$s->quit;
@@ -122,7 +124,8 @@ subtest 'names that do not fit into a mailbox' => sub {
 		my $bytes = $n < 25 ? 255 : $n < 500 ? 9 : 200;
 		my $names = names('n', $n, $bytes);
 
-		is($s->query("SELECT count(*) || ' ' || count(DISTINCT token) FROM try_acquire_each($names)"), "$n $n", "$n names of $bytes bytes are granted");
+		is($s->query("SELECT count(*) || ' ' || count(DISTINCT token) FROM try_acquire_each($names)"), "$n $n",
+			"$n names of $bytes bytes are granted");
 		is($s->query("SELECT count(*) FROM try_acquire_each($names, owner => 'other') WHERE token IS NULL"), $n, "$n names are not granted to another owner");
 		is($s->query("SELECT count(*) FILTER (WHERE released) FROM (SELECT array_agg(name) AS names, array_agg(token) AS tokens FROM "
 				. "lock_election.locks) AS l, release_each(l.names, l.tokens)"), $n, "$n names are released");
@@ -292,7 +295,8 @@ subtest 'changes of the session between the calls' => sub {
 	$s->query(q{SELECT count(*) FROM try_acquire_each('{d1,d2,d3}', ttl => NULL)});
 	$tokens = $s->query(q{SELECT array_agg(token) FROM try_acquire_each('{d4,d5}')});
 	$s->query('DISCARD ALL');
-	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}), 'd4,d5', 'DISCARD ALL releases only bound locks');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}), 'd4,d5',
+		'DISCARD ALL releases only bound locks');
 
 	# Two-phase commit.
 	$s->query("BEGIN; SELECT * FROM release_each('{d4,d5}', '$tokens'); SELECT * FROM try_acquire_each('{p1,p2}'); PREPARE TRANSACTION 'x'");
@@ -306,7 +310,8 @@ subtest 'changes of the session between the calls' => sub {
 	wait_for_sql($node, q{SELECT fault_waiting('request-answered') <> 0});
 	one("SELECT revoke_lease($lease), fault_release('request-answered')");
 	$s->wait;
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'e_'}), '0', 'locks on a revoked lease are released');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'e_'}), '0',
+		'locks on a revoked lease are released');
 	ok(fails($s, "SELECT * FROM enqueue_each('{e1,e2,e3}', lease => $lease)"),
 		'enqueue_each() on a revoked lease fails');
 
