@@ -1,5 +1,5 @@
 # The list of mutants matches the code: each mutant can still be seeded, and names tests that exist. `make mutants`
-# checks whether tests catch them. The list contains no mutant that a machine could also choose.
+# checks whether tests catch them. The list contains no mutant that the random mutations could produce.
 # Promises: -
 use strict;
 use warnings;

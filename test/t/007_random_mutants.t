@@ -1,4 +1,4 @@
-# The machine's mutants: tests each operator at its place in a small file. Comments, texts, assertions and log messages
+# Random mutants: tests each operator at its place in a small file. Comments, strings, assertions and log messages
 # are never changed; a seed always gives the same mutants; mutants that do not compile or change nothing do not count.
 # Promises: -
 use strict;

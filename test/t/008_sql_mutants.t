@@ -1,4 +1,4 @@
-# The machine's mutants of SQL and PL/pgSQL: tests each operator at its place in a small file. Comments, texts and log
+# Random mutants of SQL and PL/pgSQL: tests each operator at its place in a small file. Comments, strings and log
 # messages are never changed.
 # Promises: -
 use strict;

@@ -265,7 +265,7 @@ subtest 'a synchronous standby' => sub {
 	} while ($ttl < 60 && grep { /LE001: lock "\w+" is not held|42601: |^f/ } values %answers);
 	is($answers{$_}, 't', "$fences{$_}: succeeds although the TTL ends while it waits") foreach sort keys %fences;
 
-	# is_held
+	# is_held() reveals a grant.
 	$receiver = signal_receiver('STOP');
 	$local->query(q{SELECT acquire_lock('seen', '1 h')});
 	my $seen = $local->query(q{SELECT token FROM lock_election.locks WHERE name = 'seen'});
