@@ -283,7 +283,7 @@ CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token. With a connection pool, release by token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. The release takes effect like a release by token. With a connection pool, release by token.';
 
 CREATE FUNCTION @extschema@.release_lock(
 	name pg_catalog.text,
@@ -304,7 +304,7 @@ CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. Synchronous standbys confirm true, as synchronous_commit requires, but not false: a replaced primary does not know the locks of the new one.';
+'Returns whether this token holds the lock now. A result of true, but not of false, waits for synchronous standbys as synchronous_commit requires: a replaced primary may return false for a lock that is held on the new one.';
 
 CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -314,7 +314,7 @@ COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
-- lease_holds does not list an evicted holder, whose new requests wait like others.
+- lease_holds does not list an evicted holder. New requests of an evicted holder wait like others.
 - If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
@@ -324,7 +324,7 @@ CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
+'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock if the next holder must wait until they stop. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
 
 CREATE FUNCTION @extschema@.force_release_role(role pg_catalog.regrole)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -366,9 +366,9 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
-- The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts as one of acquire_lock.
+- The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts like a lock of acquire_lock.
 - A rollback undoes the call.
-- Every call takes a new place, except that on a named lease the same request (from the same owner, if it names one) returns the same token, so that you can repeat a lost call.
+- Every call takes a new place. But a repeated request (of the same owner, if it names one) on a named lease returns the same token, so that you can repeat a call whose reply was lost.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 
 CREATE FUNCTION @extschema@.enqueue_permit(
@@ -399,7 +399,7 @@ CREATE FUNCTION @extschema@.enqueue_locks(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
 COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_each(
 	names pg_catalog.text[],
@@ -474,7 +474,7 @@ CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time left to an evicted holder on it, or NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, or NULL if the lease has ended. If a holder on the lease was evicted, the result is at most the time left to this holder.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -706,7 +706,7 @@ CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_resign';
 COMMENT ON FUNCTION @extschema@.force_resign(pg_catalog.text) IS
-'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
+'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader if the next leader must wait until the former one stops. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 
 -- --- observers of elections ---
 
@@ -714,7 +714,7 @@ CREATE FUNCTION @extschema@.observe_election(election pg_catalog.text)
 RETURNS pg_catalog.text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
 COMMENT ON FUNCTION @extschema@.observe_election(pg_catalog.text) IS
-'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous", the number of the previous change ("0": unknown). A client that has not seen that change should read election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (a value of "how" in election_history), "term", "change", and "previous" (the number of the previous change; "0": unknown). A client that has not seen the previous change should call election_history().';
 
 CREATE FUNCTION @extschema@.election_history(
 	election pg_catalog.text,
@@ -845,7 +845,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
-- "request_wait": the longest time for which a call has now been waiting for the manager to take its request, without large requests that wait for their turn.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count.
 - "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
 - "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller also waits for replay.
 - "incarnation": as in view manager.
@@ -931,7 +931,7 @@ COMMENT ON COLUMN lock_election.locks.connected IS
 COMMENT ON COLUMN lock_election.locks.evicted IS
 'Whether the holder was evicted, and ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced the lock. It has no other holder before they end.';
+'Processes whose transactions have fenced the lock. The lock is granted to no other holder before these transactions end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
 'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 
@@ -966,7 +966,7 @@ COMMENT ON COLUMN lock_election.elections.connected IS
 COMMENT ON COLUMN lock_election.elections.evicted IS
 'Whether the leader was evicted: its term ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
-'Processes whose transactions have fenced the term. No other candidate is elected before they end.';
+'Processes whose transactions have fenced the term. No other candidate is elected before these transactions end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
 'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 
@@ -1037,9 +1037,9 @@ COMMENT ON COLUMN lock_election.manager.revision IS
 COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that the manager knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.held IS
-'Held locks, permits and leaderships, without reading view locks.';
+'Number of held locks, permits and leaderships. Reading it is cheaper than reading view locks.';
 COMMENT ON COLUMN lock_election.manager.waiting IS
-'Queued requests and candidates, without reading view waiters.';
+'Number of queued requests and candidates. Reading it is cheaper than reading view waiters.';
 COMMENT ON COLUMN lock_election.manager.oldest_wait IS
 'Time when the oldest waiting request for a lock or permit (not a candidate) entered its queue.';
 COMMENT ON COLUMN lock_election.manager.memory IS
@@ -1092,7 +1092,7 @@ COMMENT ON COLUMN lock_election.stat.rows_written IS
 COMMENT ON COLUMN lock_election.stat.flushes IS
 'Batches that were flushed to disk.';
 COMMENT ON COLUMN lock_election.stat.stalls IS
-'Times that the manager did not run for more than a second. Each extended all leases by its length.';
+'Pauses of more than a second in which the manager did not run. Each pause extended all leases by its length.';
 COMMENT ON COLUMN lock_election.stat.hints_sent IS
 'Sent notifications.';
 COMMENT ON COLUMN lock_election.stat.hints_dropped IS
@@ -1105,7 +1105,7 @@ COMMENT ON COLUMN lock_election.stat.stats_reset IS
 COMMENT ON VIEW lock_election.histogram IS
 'Durations of the waits, holds and terms that have ended since stats_reset of view stat, as cumulative buckets in the Prometheus format.';
 COMMENT ON COLUMN lock_election.histogram.name IS
-'wait: time from the queueing of a request for a lock or permit to its grant. fruitless_wait: the same to a time-out, cancel or other end. hold: time from the grant of a lock or permit to its end; for a fenced holder, to the end of its lease. term: the same for a leader. Each name of acquire_locks() counts.';
+'wait: time from the queueing of a request for a lock or permit to its grant. fruitless_wait: time from the queueing to a time-out, cancel or other end. hold: time from the grant of a lock or permit to its end; for a fenced holder, to the end of its lease. term: the same for a leader. Each name of acquire_locks() counts.';
 COMMENT ON COLUMN lock_election.histogram.le IS
 'Upper bound of the bucket, in seconds. The last bound is Infinity.';
 COMMENT ON COLUMN lock_election.histogram.count IS

@@ -3470,7 +3470,7 @@ COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
 COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
 'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL; less if the lock would end earlier after a server crash (shortly after a restart, and while the tables cannot be written); 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A replaced primary can return NULL while the new one still has the lock. Errors: 55000 for a token that is still queued.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. Takes effect as a release by token. With a connection pool, release by token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. The release takes effect like a release by token. With a connection pool, release by token.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
 - The release takes effect immediately if this call is a statement of its own, outside of transaction blocks and pipelines; otherwise at commit.
@@ -3479,19 +3479,19 @@ COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. Synchronous standbys confirm true, as synchronous_commit requires, but not false: a replaced primary does not know the locks of the new one.';
+'Returns whether this token holds the lock now. A result of true, but not of false, waits for synchronous standbys as synchronous_commit requires: a replaced primary may return false for a lock that is held on the new one.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of newly evicted holders.
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
-- lease_holds does not list an evicted holder, whose new requests wait like others.
+- lease_holds does not list an evicted holder. New requests of an evicted holder wait like others.
 - If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
 Errors: 55000 if a holder is bound to its connection. Then no holder is evicted; terminate the connection instead.';
 COMMENT ON FUNCTION force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
+'Ends the holders of a lock immediately. Returns the number of ended holders. Until they notice, they may work at the same time as the next holder; use evict_lock if the next holder must wait until they stop. The call also opens a name that "hold_for" has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
 COMMENT ON FUNCTION force_release_role(pg_catalog.regrole) IS
 'Ends all holds, waits, leases, leaderships and candidacies of a role in this database, and opens the names that it has closed. Returns the number of ended items.
 - A lock that a transaction has fenced stays taken until the fence ends.
@@ -3508,14 +3508,14 @@ Use it if the database may have forgotten tokens:
 - after pg_resetwal';
 COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
-- The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts as one of acquire_lock.
+- The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts like a lock of acquire_lock.
 - A rollback undoes the call.
-- Every call takes a new place, except that on a named lease the same request (from the same owner, if it names one) returns the same token, so that you can repeat a lost call.
+- Every call takes a new place. But a repeated request (of the same owner, if it names one) on a named lease returns the same token, so that you can repeat a call whose reply was lost.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
 'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. After an error, no place is taken. Errors: 22023 also for a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
@@ -3533,7 +3533,7 @@ COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
 COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
 'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end with the lease. "wait" is for client libraries: the maximum time to wait until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 COMMENT ON FUNCTION keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time left to an evicted holder on it, or NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, or NULL if the lease has ended. If a holder on the lease was evicted, the result is at most the time left to this holder.';
 COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
 'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes on the lease since the news that the client has seen. The reference page lease_sync has the details. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 COMMENT ON FUNCTION revoke_lease(bigint) IS
@@ -3595,9 +3595,9 @@ COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
 'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
-'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
+'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader if the next leader must wait until the former one stops. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
-'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous", the number of the previous change ("0": unknown). A client that has not seen that change should read election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (a value of "how" in election_history), "term", "change", and "previous" (the number of the previous change; "0": unknown). A client that has not seen the previous change should call election_history().';
 COMMENT ON FUNCTION election_history(pg_catalog.text, bigint) IS
 'Returns every change of an election after the change numbered "after", in order and without gaps. A change is the start of a term (elected), a new candidate text (proclaimed), or the end of a term (resigned, expired, revoked with its lease, forced, evicted, undone with its transaction, disconnected). Every role may call the function, also on a standby, where it returns what has been replayed. Changes are kept for lock_election.history_retention.';
 COMMENT ON FUNCTION lock_election.look() IS
@@ -3611,7 +3611,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 - "role": primary or standby.
 - "manager": whether a manager serves this database.
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
-- "request_wait": the longest time for which a call has now been waiting for the manager to take its request, without large requests that wait for their turn.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count.
 - "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
 - "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller also waits for replay.
 - "incarnation": as in view manager.
@@ -3661,7 +3661,7 @@ COMMENT ON COLUMN lock_election.locks.connected IS
 COMMENT ON COLUMN lock_election.locks.evicted IS
 'Whether the holder was evicted, and ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced the lock. It has no other holder before they end.';
+'Processes whose transactions have fenced the lock. The lock is granted to no other holder before these transactions end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
 'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 COMMENT ON VIEW lock_election.elections IS
@@ -3695,7 +3695,7 @@ COMMENT ON COLUMN lock_election.elections.connected IS
 COMMENT ON COLUMN lock_election.elections.evicted IS
 'Whether the leader was evicted: its term ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
-'Processes whose transactions have fenced the term. No other candidate is elected before they end.';
+'Processes whose transactions have fenced the term. No other candidate is elected before these transactions end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
 'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 COMMENT ON VIEW lock_election.waiters IS

@@ -140,7 +140,7 @@ le_settings_define(void)
 	/* 5. hints and history */
 	DefineCustomEnumVariable(
 		"lock_election.notify", "Selects what is announced with NOTIFY.",
-		"Grants to queue places (waiters), changes of leaders (elections), both (all), or nothing (none).",
+		"Values: waiters (grants to queue places), elections (changes of leaders), all (both), none.",
 		&le_notify, LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.history_retention",
 							"Time for which the history of elections is kept; 0 means forever.", NULL,
