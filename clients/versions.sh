@@ -260,9 +260,9 @@ cat "$results" >"$recorded"
 	cat <<-EOF
 		# Which versions the libraries run with
 
-		\`make test-versions-clients RECORD=1\` generates this page. On the day of *passed*, the programs of the library's README
-		and its quick tests ran with exactly these versions, on Linux. *not run*: the machine did not have them.
-		\`clients/versions\` has the list. Go accepts no older pgx or client-go than the modules' go.mod names.
+		\`make test-versions-clients RECORD=1\` generates this page. On the date in column *passed*, the programs of the library's
+		README and its quick tests ran with exactly these versions, on Linux. *not run*: the machine did not have these
+		versions. \`clients/versions\` has the list. Go accepts no older pgx or client-go than the modules' go.mod names.
 
 	EOF
 	table "$recorded"

@@ -304,7 +304,7 @@ CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. A result of true, but not of false, waits for synchronous standbys as synchronous_commit requires: a replaced primary may return false for a lock that is held on the new one.';
+'Returns whether this token holds the lock now. Only the result true waits for synchronous standbys, as synchronous_commit requires: a replaced primary does not know the locks of the new one.';
 
 CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -343,11 +343,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
 'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get: "min", or more if this database had already passed "min". The change takes effect immediately, is durable when the function returns, and cannot be undone, not even by a rollback. Only superusers, and roles to which they grant EXECUTE, may call the function.
-Use it if the database may have forgotten tokens:
-- after the extension was dropped and created within a minute
-- after a volume was rolled back together with its clock
-- after a base backup was restored in place
-- after pg_resetwal';
+Use it if the database may have forgotten tokens, for example after a base backup was restored in place, or after pg_resetwal. The page on failover and restore lists all cases.';
 REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
 
 -- --- queue ---
@@ -1037,9 +1033,9 @@ COMMENT ON COLUMN lock_election.manager.revision IS
 COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that the manager knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.held IS
-'Number of held locks, permits and leaderships. Reading it is cheaper than reading view locks.';
+'Number of held locks, permits and leaderships; cheaper to read than view locks.';
 COMMENT ON COLUMN lock_election.manager.waiting IS
-'Number of queued requests and candidates. Reading it is cheaper than reading view waiters.';
+'Number of queued requests and candidates; cheaper to read than view waiters.';
 COMMENT ON COLUMN lock_election.manager.oldest_wait IS
 'Time when the oldest waiting request for a lock or permit (not a candidate) entered its queue.';
 COMMENT ON COLUMN lock_election.manager.memory IS

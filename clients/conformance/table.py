@@ -20,9 +20,9 @@ FIELDS = {"version": "clients", "postgresql": "PostgreSQL", "date": "on"}
 
 HEAD = """# What each client can do
 
-`make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients),
-whose scenarios and other tests `clients/conformance/features.toml` maps to features. The clients are C, Go, Java,
-Node.js, Python, Ruby, Rust, lockctl (which uses the C library) and *SQL* (a program that calls the functions itself).
+`make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients);
+`clients/conformance/features.toml` lists the tests of each feature. The clients are C, Go, Java, Node.js, Python, Ruby,
+Rust, lockctl (which uses the C library) and *SQL* (a program that calls the functions itself).
 """
 
 

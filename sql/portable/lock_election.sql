@@ -3479,7 +3479,7 @@ COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. A result of true, but not of false, waits for synchronous standbys as synchronous_commit requires: a replaced primary may return false for a lock that is held on the new one.';
+'Returns whether this token holds the lock now. Only the result true waits for synchronous standbys, as synchronous_commit requires: a replaced primary does not know the locks of the new one.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of newly evicted holders.
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
@@ -3501,11 +3501,7 @@ Requires membership in the role or in pg_signal_backend. The call is logged.
 Errors: 22023 if the argument is not a role.';
 COMMENT ON FUNCTION advance_revision(bigint) IS
 'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get: "min", or more if this database had already passed "min". The change takes effect immediately, is durable when the function returns, and cannot be undone, not even by a rollback. Only superusers, and roles to which they grant EXECUTE, may call the function.
-Use it if the database may have forgotten tokens:
-- after the extension was dropped and created within a minute
-- after a volume was rolled back together with its clock
-- after a base backup was restored in place
-- after pg_resetwal';
+Use it if the database may have forgotten tokens, for example after a base backup was restored in place, or after pg_resetwal. The page on failover and restore lists all cases.';
 COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
 - The queue place expires "ttl" after this call or the last await_lock. With "lease" it lasts as long as the lease, and with ttl => NULL as long as this connection. After the grant, the lock lasts like a lock of acquire_lock.
