@@ -21,8 +21,8 @@ FIELDS = {"version": "clients", "postgresql": "PostgreSQL", "date": "on"}
 HEAD = """# What each client can do
 
 `make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients);
-`clients/conformance/features.toml` lists the tests of each feature. The clients are C, Go, Java, Node.js, Python, Ruby,
-Rust, lockctl (which uses the C library) and *SQL* (a program that calls the functions itself).
+`clients/conformance/features.toml` lists the tests of each feature. lockctl uses the C library;
+*SQL* is a program that calls the functions itself.
 """
 
 
