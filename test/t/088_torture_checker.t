@@ -394,6 +394,9 @@ fine('the server cannot say whether the place exists', q{
 fine('the server is a standby now', q{
 	a 100 110 enqueue l mode=x ttl=1000 = ok 5|f
 	a 200 210 await l token=5 = error 25006});
+fine('the disk is full, so the server cannot renew the place', q{
+	a 100 110 enqueue l mode=x ttl=1000 = ok 5|f
+	a 200 210 await l token=5 = error 53100});
 breaks('D', 'a lease is lost within its TTL', q{
 	a 100 110 grant_lease - ttl=500 = ok 4
 	a 120 130 acquire l mode=x lease=4 wait=0 = ok 5

@@ -415,14 +415,19 @@ acquired(const Call *call)
 }
 
 /*
- * There is no manager, or no synchronous standby, or this is a standby by now, or, in the portable edition, another
- * transaction has not ended yet: the server cannot tell.
+ * Returns whether an error says nothing about the place, because the server could not carry out the request: there is
+ * no manager, or no synchronous standby (57P03), this server is a standby now (25006), the disk is full (53100), or, in
+ * the portable edition, another transaction has not ended yet (55P03).
  */
 static bool
 tells_nothing(const Call *call)
 {
-	return strcmp(call->answer, "57P03") == 0 || strcmp(call->answer, "25006") == 0 ||
-		   strcmp(call->answer, "55P03") == 0;
+	static const char *const states[] = {"57P03", "25006", "53100", "55P03"};
+
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (strcmp(call->answer, states[i]) == 0)
+			return true;
+	return false;
 }
 
 static void
