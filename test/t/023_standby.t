@@ -96,7 +96,7 @@ subtest 'a standby shows rows as they were written' => sub {
 		'11|0|0|0', 'columns that only the primary knows are NULL');
 	my ($is, $was) = map { [ split /[\n|]/, $_, -1 ] } $shown[1], $wanted[1];
 	my $close = 1; # seconds of difference, plus the time for which the manager did not run on a busy machine
-	$close += $_ / 1000 foreach slurp_file($primary->logfile, $log) =~ /all leases go on by (\d+) ms/g;
+	$close += $_ / 1000 foreach slurp_file($primary->logfile, $log) =~ /all leases are extended by (\d+) ms/g;
 	my @differ = grep { $is->[$_] ne $was->[$_] && !("$is->[$_] $was->[$_]" =~ /^[\d.]+ [\d.]+$/ && abs($is->[$_] - $was->[$_]) < $close) } 0 .. $#$was;
 	is("@$is[@differ]", "@$was[@differ]", 'the times are those of the primary');
 	is($standby->safe_psql('postgres', q{SELECT count(*), count(expires_at) FROM lock_election.locks WHERE name = 'leased'}),
