@@ -27,10 +27,10 @@ unlink $hba;
 append_to_file($hba, "local all secret scram-sha-256\nhost all all 127.0.0.0/8 trust\n$rules");
 $node->reload;
 
-# It is connected to, by the kernel, and never answers.
+# Accepts connections (in the kernel), and never replies.
 my @silent = map { IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1') } 1 .. 2;
 my @mute = map { $_->sockport } @silent;
-# At another address of the server's port.
+# Another address, with the port of the server.
 push @silent, IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $node->port) // die "no port: $!";
 my $mute_socket = PostgreSQL::Test::Cluster::get_free_port();
 push @silent, IO::Socket::UNIX->new(Listen => 50, Local => $node->host . "/.s.PGSQL.$mute_socket") // die "no socket: $!";
@@ -80,7 +80,7 @@ my %conninfo = (
 	silent_twice => "host=127.0.0.1,127.0.0.1,$host port=$mute[0],$mute[1],$port dbname=postgres",
 );
 
-# Where these connect to, in order: "socket.PORT", or address and port.
+# The addresses to which each of these connects, in order: "socket.PORT", or address and port.
 my $local = '127.0.0.1';
 my %order = (
 	silent_first => "$local:$mute[0] socket.$port",

@@ -14,7 +14,7 @@ my %ways = (
 
 foreach my $way (sort keys %ways)
 {
-	# a hang takes as long as it takes to the next renewal: once will do
+	# A hang is noticed only at the next renewal, which takes long: test it with one kind of build.
 	foreach my $kind ($way eq 'hangs' ? any_kind() : client_kinds())
 	{
 		my $primary = new_node("primary_${way}_$kind", init => [ allows_streaming => 1 ]);

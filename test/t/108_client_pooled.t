@@ -21,11 +21,11 @@ $ENV{LE_TEST_DIRECT} = $node->connstr('postgres');
 client_test('holds', "host=$dir port=$port dbname=postgres user=$user");
 client_test('runner', "host=$dir port=$port dbname=postgres user=$user", kinds => [any_kind()]);
 my $text = slurp_file($node->logfile);
-unlike($text, qr/LISTEN/, 'nobody listens');
-like($text, qr/lease_sync/, 'grants are asked for');
+unlike($text, qr/LISTEN/, 'no session sends LISTEN');
+like($text, qr/lease_sync/, 'sessions ask for grants with lease_sync');
 nothing_left($node);
 
-# the killed backends of this one are connections of the pool
+# here, the killed backends are connections of the pool
 client_test('survive', "host=$dir port=$port dbname=postgres user=$user", kinds => [any_kind()], do => server_control($node));
 nothing_left($node);
 stop_pgbouncer();

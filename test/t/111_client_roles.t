@@ -22,9 +22,11 @@ sub as_worker { my ($rc, $out, $err) = ctl({ env => { PGUSER => 'worker' } }, @_
 
 sub sql_as_worker { return $node->safe_psql('postgres', $_[0], connstr => $node->connstr('postgres') . ' user=worker'); }
 
-like(sql_as_worker(q{SELECT acquire_lock('x') IS NOT NULL}), qr/t/, 'SQL of its own needs little');
-is(sql_as_worker(q{SELECT release_lock('x', token) FROM lock_election.locks}), 't', 'also to release');
-like(as_worker('lock', '--try', 'x', '--', 'true'), qr/^69 .*permission denied for function grant_lease/, 'lockctl needs more');
+like(sql_as_worker(q{SELECT acquire_lock('x') IS NOT NULL}), qr/t/, 'the few rights are sufficient for acquire_lock()');
+is(sql_as_worker(q{SELECT release_lock('x', token) FROM lock_election.locks}), 't',
+	'the few rights are sufficient for release_lock()');
+like(as_worker('lock', '--try', 'x', '--', 'true'), qr/^69 .*permission denied for function grant_lease/,
+	'the few rights are not sufficient for lockctl');
 
 $node->safe_psql('postgres', $all->{text});
 foreach my $case (
@@ -34,15 +36,15 @@ foreach my $case (
 	is(as_worker(@$case), "0 ran\n", "lockctl @$case");
 }
 my (undef, $token) = split ' ', as_worker(qw(acquire x));
-is(as_worker(qw(renew x), $token), "0 00:00:30\n", 'single steps');
-is(as_worker(qw(held x), $token), '0 ', 'all of them');
-is(as_worker(qw(release x), $token), '0 ', 'to the release');
+is(as_worker(qw(renew x), $token), "0 00:00:30\n", 'lockctl acquire and renew');
+is(as_worker(qw(held x), $token), '0 ', 'lockctl held');
+is(as_worker(qw(release x), $token), '0 ', 'lockctl release');
 my (undef, $lease) = split ' ', as_worker(qw(lease grant));
 like(as_worker(qw(lease ttl), $lease), qr/^0 00:0/, 'lease ttl');
 like(as_worker(qw(lease keep-alive --once), $lease), qr/^0 00:01:00/, 'lease keep-alive');
 is(as_worker(qw(lease revoke), $lease), '0 ', 'lease revoke');
 
-# The tests of the library look at all that there is; their sessions are the role's.
+# The tests of the library read all rows through this connection; only their sessions use the role.
 $ENV{LE_TEST_DIRECT} = $node->connstr('postgres');
 my $connstr = $node->connstr('postgres') . ' user=worker';
 client_test('holds', $connstr, kinds => [any_kind()]);

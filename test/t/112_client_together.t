@@ -32,7 +32,7 @@ client_test('together', $node->connstr('postgres') . ' user=worker', do => {
 	statements => \&statements,
 	limit => sub {
 		set_limit('ALTER SYSTEM SET lock_election.max_locks_per_role = 50');
-		# the manager takes it up when it comes round
+		# the manager reads the new setting at its next wakeup
 		wait_until(sub { error_of($too_many, user => 'worker') =~ /too many locks/ }) or die 'there is no limit';
 		return;
 	},
