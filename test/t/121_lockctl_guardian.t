@@ -16,7 +16,7 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 subtest 'lockctl is killed' => sub {
 	my ($file, $first, $second) = two();
 	$first->kill('KILL');
-	is($first->wait, 137, 'killed');
+	is($first->wait, 137, 'lockctl is dead');
 	one_after_the_other($file, $second);
 };
 
@@ -37,19 +37,21 @@ subtest 'lockctl is stopped' => sub {
 	$first->kill('STOP');
 	one_after_the_other($file, $second);
 	$first->kill('CONT');
-	is($first->wait, 4, 'lost, it says when it goes on');
-	like($first->err, qr/lock "$contended" (is lost|could not be renewed in time)/, 'and why');
+	is($first->wait, 4, 'a continued lockctl exits with 4');
+	like($first->err, qr/lock "$contended" (is lost|could not be renewed in time)/,
+		'the error of the continued lockctl');
 };
 
-# Whoever has lived for longer than the first lease has been told of a later deadline: that one counts, and no later one.
+# If lockctl has renewed its lease, the deadline of the last renewal counts.
 subtest 'lockctl is stopped after renewals' => sub {
 	my ($file, $first, $second) = two();
 	my ($start) = ran($file, 'first');
-	ok(wait_until(sub { (ran($file, 'first'))[1] > $start + $short_ttl }), 'the lock was renewed');
+	ok(wait_until(sub { (ran($file, 'first'))[1] > $start + $short_ttl }),
+		'the command has run for longer than the TTL');
 	$first->kill('STOP');
 	one_after_the_other($file, $second);
 	$first->kill('CONT');
-	is($first->wait, 4, 'lost');
+	is($first->wait, 4, 'a lockctl that is continued after renewals exits with 4');
 };
 
 subtest 'lockctl and its command are stopped' => sub {
@@ -58,11 +60,11 @@ subtest 'lockctl and its command are stopped' => sub {
 	kill 'STOP', (ran($file, 'first'))[2];
 	one_after_the_other($file, $second);
 	$first->kill('CONT');
-	is($first->wait, 4, 'lost');
+	is($first->wait, 4, 'a lockctl that is continued after its command was stopped exits with 4');
 };
 
 subtest 'a grandchild in a session of its own' => sub {
-	# the child ends at once: its child, in a session of its own, becomes the guardian's
+	# The child exits immediately. Its child, in its own session, is adopted by the guardian.
 	my ($file, $first, $second) = two(
 		command => sub {
 			my @stamps = stamps('first', $_[0], before => 'use POSIX; exit if fork; POSIX::setsid(); exit if fork');
@@ -70,30 +72,31 @@ subtest 'a grandchild in a session of its own' => sub {
 			return ('sh', '-c', "trap '' TERM; $stamps & while :; do sleep 0.1; done");
 		});
 	my (undef, undef, $pid) = ran($file, 'first');
-	isnt((split ' ', slurp_file("/proc/$pid/stat"))[5], getpgrp, 'it has another session');
-	is((split ' ', slurp_file("/proc/$pid/stat"))[3], $first->guardian, 'and the guardian as its parent');
+	isnt((split ' ', slurp_file("/proc/$pid/stat"))[5], getpgrp, 'the grandchild has another session');
+	is((split ' ', slurp_file("/proc/$pid/stat"))[3], $first->guardian, 'the guardian is the parent of the grandchild');
 	$first->kill('KILL');
 	$first->wait;
 	one_after_the_other($file, $second);
 };
 
-subtest 'the guardian is stopped, and the time of the command is over' => sub {
+subtest 'the guardian is stopped, and --at-most has passed' => sub {
 	my $locks = q{SELECT count(*) FROM lock_election.locks WHERE name = 'at most' AND mode IS NOT NULL};
 	my $start = boottime();
 	my $first = start_ctl('lock', 'at most', '--at-most', '4s', '--ttl', '6s', '--grace', '1500ms', '--', 'sleep', '1000');
 
 	wait_for_sql($node, $locks, '1');
 	kill 'STOP', $first->guardian;
-	is($first->wait, 124, 'lockctl ends it');
-	cmp_ok(boottime() - $start, '>=', 4 + 1.5 + 0.5, 'when the guardian has had the grace, and half a second');
-	is($node->safe_psql('postgres', $locks), '0', 'and gives the lock back');
+	is($first->wait, 124, 'lockctl ends the command and exits with 124');
+	cmp_ok(boottime() - $start, '>=', 4 + 1.5 + 0.5,
+		'lockctl waits for the grace and half a second first, because the guardian should end the command');
+	is($node->safe_psql('postgres', $locks), '0', 'lockctl releases the lock after --at-most');
 };
 
 subtest 'the guardian is killed' => sub {
 	my ($file, $first, $second) = two();
 	kill 'KILL', $first->guardian;
-	is($first->wait, 137, 'the command was killed');
-	like($first->err, qr/the guardian was killed/, 'which is told');
+	is($first->wait, 137, 'the command is killed when the guardian is killed');
+	like($first->err, qr/the guardian was killed/, 'the error says that the guardian was killed');
 	one_after_the_other($file, $second);
 };
 
@@ -105,34 +108,35 @@ subtest 'SIGTERM comes first' => sub {
 		});
 	my $guardian = $first->guardian;
 	$first->kill('STOP');
-	ok(wait_until(sub { $first->out eq "term\n" }), 'the command is told to end');
-	ok(wait_until(sub { !alive($guardian) }), 'and the guardian ends with it');
-	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the next one has the lock');
+	ok(wait_until(sub { $first->out eq "term\n" }), 'the guardian sends SIGTERM to the command');
+	ok(wait_until(sub { !alive($guardian) }), 'the guardian exits after the command');
+	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the second lockctl is granted the lock');
 	$first->kill('CONT');
-	is($first->wait, 4, 'it is lost, also where the command has ended well');
+	is($first->wait, 4, 'exit code 4 for a lost lock, even if the command has exited with 0');
 	my $pid = (ran($file, 'second'))[2];
 	$second->kill('KILL');
 	$second->wait;
-	ok(wait_until(sub { !alive($pid) }), 'the second one is ended');
+	ok(wait_until(sub { !alive($pid) }), 'the second command is dead');
 	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
 };
 
-subtest 'the server does not answer' => sub {
-	# nothing but the guardian finds the grandchild
+subtest 'the server does not reply' => sub {
+	# only the guardian can find the grandchild
 	my ($file, $first) = two(alone => 1,
 		command => sub { return stamps('first', $_[0], before => 'use POSIX; if (fork) { sleep 1000 } POSIX::setsid()'); });
 	freeze($node);
 	my $frozen = boottime();
-	is($first->wait, 4, 'lost');
+	is($first->wait, 4, 'lockctl exits with 4 if the server does not reply');
 	my ($start, $end, $pid) = ran($file, 'first');
-	ok(!alive($pid), 'the command is dead, with what it has started');
-	cmp_ok($end - $frozen, '<', $short_ttl, 'before the TTL has passed');
-	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/, 'it tells why');
+	ok(!alive($pid), 'the process that the command has started is dead');
+	cmp_ok($end - $frozen, '<', $short_ttl, 'the process has ended before the TTL has passed');
+	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/,
+		'the error says that the lock was lost or could not be renewed');
 	thaw($node);
 	nothing_left($node, undef, timeout => 30);
 };
 
-# No packet arrives any more, and nobody is told. The other one does not need that network.
+# Packets are dropped without an error. The second lockctl does not use that network.
 subtest 'the network is cut' => sub {
 	plan skip_all => 'no network of our own' unless can_silence();
 	my $address = '10.97.0.1';
@@ -140,17 +144,18 @@ subtest 'the network is cut' => sub {
 	add_host($address);
 	my ($file, $first, $second) = two(options => [ '-h', $address ]);
 	silence_host($address);
-	is($first->wait, 4, 'lost');
-	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/, 'it tells why');
+	is($first->wait, 4, 'lockctl exits with 4 if its network is cut');
+	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/,
+		'the error says that the lock was lost or could not be renewed');
 	one_after_the_other($file, $second);
 };
 
-subtest 'the lock is taken away' => sub {
+subtest 'the lock is released by force' => sub {
 	my ($file, $first, $second) = two();
 	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
-	is($first->wait, 4, 'lost');
-	ok(!alive((ran($file, 'first'))[2]), 'the command is killed at once');
-	like($first->err, qr/is lost.*the command was killed/, 'which is told');
+	is($first->wait, 4, 'lockctl exits with 4 after a release by force');
+	ok(!alive((ran($file, 'first'))[2]), 'the command is dead when lockctl exits');
+	like($first->err, qr/is lost.*the command was killed/, 'the error says that the command was killed');
 	my $pid = (ran($file, 'second'))[2];
 	$second->kill('KILL');
 	$second->wait;
@@ -162,9 +167,10 @@ subtest 'a restart of the server' => sub {
 	$node->restart;
 	wait_held("$contended");
 	my $end = (ran($file, 'first'))[1];
-	ok(wait_until(sub { (ran($file, 'first'))[1] > $end + 1 }), 'is survived');
+	ok(wait_until(sub { (ran($file, 'first'))[1] > $end + 1 }),
+		'the command continues to run after a restart of the server');
 	kill 'KILL', (ran($file, 'first'))[2];
-	is($first->wait, 137, 'and the command has its own end');
+	is($first->wait, 137, 'the exit code is that of the command');
 	nothing_left($node);
 };
 

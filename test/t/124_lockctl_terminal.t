@@ -26,7 +26,7 @@ END
 	$? = $status;
 }
 
-# A window that runs a command; what it shows.
+# Opens a window that runs a command.
 sub open_window
 {
 	my ($name, $width, $height, @command) = @_;
@@ -46,7 +46,7 @@ sub shows
 
 sub keys_to { my ($name, @keys) = @_; return tmux('send-keys', '-t', $name, @keys); }
 
-# What is on the screen afterwards is of what comes next.
+# Clears the screen, so that it then shows only later output.
 sub clear
 {
 	my ($name) = @_;
@@ -69,32 +69,32 @@ subtest 'top' => sub {
 		my $name = "top$width";
 
 		ok(open_window($name, $width, $height, "$lockctl top --interval 300ms"), "${width}x$height");
-		shows($name, qr/^\S+ +locks 101 +waiters 3 +oldest \d+\.\ds .*\n.*\nlocks by count, 100 in all/, 'what there is');
+		shows($name, qr/^\S+ +locks 101 +waiters 3 +oldest \d+\.\ds .*\n.*\nlocks by count, 100 in all/, 'the counts of locks and waiters');
 		my $head = qr/LOCK +MODE +OWNER +AGE +LEFT +WAITERS */;
 		shows($name, qr/\n$head\nlock 042 .* 2\nlock 007 .* 1\n/, 'the longest queue first');
 		shows($name, qr/^per second: grants [\d.]+/m, 'rates');
-		is(scalar(split /\n/, screen($name)), $height, 'all lines are used');
-		is(join('', grep { length > $width } split /\n/, screen($name)), '', 'none is too long');
+		is(scalar(split /\n/, screen($name)), $height, 'top fills all lines');
+		is(join('', grep { length > $width } split /\n/, screen($name)), '', 'no line is too long');
 		keys_to($name, 'n');
 		shows($name, qr/^lock 001 .*\nlock 002 /m, 'by name');
 		keys_to($name, 'r');
 		shows($name, qr/WAITERS *\nlock 100 .*\nlock 099 /, 'reversed');
 		keys_to($name, 't', 'r');
-		shows($name, qr/by time left/, 'by time left');
+		shows($name, qr/by time left/, 'sorted by time left');
 		keys_to($name, 'n', 'NPage');
-		shows($name, sprintf('WAITERS *\nlock %03d ', $height - 3), 'a page down');
+		shows($name, sprintf('WAITERS *\nlock %03d ', $height - 3), 'NPage scrolls one page down');
 		keys_to($name, 'w');
 		shows($name, qr/^waiters by.*\nLOCK .*PLACE *\nlock 0/m, 'waiters');
 		keys_to($name, 'e');
 		shows($name, qr/^ELECTION +LEADER .*\nboss +the leade/m, 'elections');
 		tmux('resize-window', '-t', $name, '-x', 100, '-y', 30);
 		keys_to($name, 'l');
-		shows($name, qr/\nlock 042 .* 2\n|\nlock 001/, 'after another size');
+		shows($name, qr/\nlock 042 .* 2\n|\nlock 001/, 'top after the window was resized');
 		keys_to($name, 'q');
 		ok(wait_until(sub { !is_open($name) }), 'q quits');
 	}
 	one(q{SELECT force_resign('boss')});
-	# what the terminal was before it is afterwards
+	# After top, the terminal is in the same state as before.
 	ok(open_window('before', 80, 24, 'PS1="prompt> " bash --norc --noprofile -i'), 'a shell');
 	my $state = "$tmux -S $dir/s display-message -p -t before '#{cursor_flag} #{alternate_on}'";
 	my ($bash) = qx{$tmux -S $dir/s display-message -p -t before '#{pane_pid}'} =~ /(\d+)/;
@@ -102,29 +102,30 @@ subtest 'top' => sub {
 	{
 		keys_to('before', '-l', qq{clear; stty -g >$dir/before; $lockctl top; echo rc:\$?; stty -g | cmp - $dir/before && echo the same});
 		keys_to('before', 'Enter');
-		shows('before', qr/^lock \d+ .*\n/m, 'top');
-		is(qx{$state}, "0 1\n", 'has a screen of its own, without a cursor');
+		shows('before', qr/^lock \d+ .*\n/m, 'top runs in the shell');
+		is(qx{$state}, "0 1\n", 'top uses the alternate screen, without a cursor');
 		if ($end eq 'q') { keys_to('before', 'q'); }
 		else { kill 'TERM', child_of($bash); }
-		shows('before', $end eq 'q' ? qr/^rc:0\nthe same$/m : qr/^rc:143\nthe same$/m, "after $end the terminal is as before");
-		ok(wait_until(sub { qx{$state} eq "1 0\n" }), 'with what it showed, and a cursor');
+		shows('before', $end eq 'q' ? qr/^rc:0\nthe same$/m : qr/^rc:143\nthe same$/m, "after $end, the terminal has the same settings as before");
+		ok(wait_until(sub { qx{$state} eq "1 0\n" }), "after $end, the main screen and the cursor are back");
 	}
 	keys_to('before', 'exit', 'Enter');
 	ok(wait_until(sub { !is_open('before') }), 'the shell ends');
-	# those that wait come next
+	# each release grants the next place
 	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks}) foreach 1 .. 3;
 	nothing_left($node);
 };
 
 subtest 'top without a terminal' => sub {
 	($rc, $out) = ctl('top', '--count', 2, '--interval', '200ms');
-	like("$rc $out", qr/^0 +locks +waiters +oldest +grants .*\n +0 +0 +0\.0 +[\d.]+ .*\n +0 .*\n$/, 'plain lines');
+	like("$rc $out", qr/^0 +locks +waiters +oldest +grants .*\n +0 +0 +0\.0 +[\d.]+ .*\n +0 .*\n$/,
+		'top prints plain lines');
 	($rc, $out) = ctl('-o', 'csv', 'top', '--count', 1, '--interval', '100ms');
 	like($out, qr/^locks,waiters,oldest,grants.*\n0,0,0\.0,[\d.,]+\n$/, 'CSV');
 	my $c = start_ctl('top');
 	wait_until(sub { $c->out =~ /\d/ });
 	$c->kill('INT');
-	is($c->wait, 130, 'until it is interrupted');
+	is($c->wait, 130, 'SIGINT ends top');
 };
 
 subtest 'a command in the foreground' => sub {
@@ -132,27 +133,27 @@ subtest 'a command in the foreground' => sub {
 	keys_to('shell', qq{$lockctl lock x -- sh -c "read line; echo got:\\\$line; exec sleep 1000"}, 'Enter');
 	wait_held('x');
 	keys_to('shell', 'hello', 'Enter');
-	shows('shell', qr/^got:hello$/m, 'it reads the terminal');
+	shows('shell', qr/^got:hello$/m, 'the command reads the terminal');
 	my ($pid) = one(q{SELECT owner FROM lock_election.locks WHERE name = 'x'}) =~ /^lockctl \S+ (\d+)/;
 	my $blocked = sub { return slurp_file("/proc/$pid/status") =~ /^SigBlk:\s+(\S+)/m ? $1 : ''; };
 	my $before = $blocked->();
 	keys_to('shell', 'C-z');
-	shows('shell', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'Ctrl-Z gives it back to the shell') or return;
+	shows('shell', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'Ctrl-Z gives the terminal back to the shell') or return;
 	keys_to('shell', 'fg', 'Enter');
 	my $foreground = "$tmux -S $dir/s display-message -p -t shell '#{pane_current_command}'";
-	ok(wait_until(sub { qx{$foreground} eq "sleep\n" }), 'fg gives it to the command again');
-	ok(wait_until(sub { $blocked->() eq $before }), 'lockctl blocks the signals that it has blocked before') or diag("$before ", $blocked->());
+	ok(wait_until(sub { qx{$foreground} eq "sleep\n" }), 'fg gives the terminal to the command again');
+	ok(wait_until(sub { $blocked->() eq $before }), 'after fg, lockctl blocks the same signals as before') or diag("$before ", $blocked->());
 	keys_to('shell', 'C-c');
 	keys_to('shell', 'echo rc:$?', 'Enter');
 	shows('shell', qr/^rc:130$/m, 'Ctrl-C, after fg, ends the command');
 	nothing_left($node);
 	keys_to('shell', qq{$lockctl lock x -- seq 3 | cat; echo rc:\${PIPESTATUS[0]}}, 'Enter');
-	shows('shell', qr/^1\n2\n3\nrc:0$/m, 'in a pipeline');
+	shows('shell', qr/^1\n2\n3\nrc:0$/m, 'the command runs in a pipeline');
 	keys_to('shell', '-l', qq{$lockctl lock x -- sleep 1000 | sh -c "read line </dev/tty; echo read:\\\$line"});
 	keys_to('shell', 'Enter');
 	wait_held('x');
 	keys_to('shell', 'hello', 'Enter');
-	shows('shell', qr/^read:hello$/m, 'where a pager reads the terminal');
+	shows('shell', qr/^read:hello$/m, 'a pager behind lockctl reads the terminal');
 	keys_to('shell', 'C-c');
 	nothing_left($node);
 	keys_to('shell', 'exit', 'Enter');
@@ -171,7 +172,7 @@ sub close_shell
 	return;
 }
 
-# As with flock: who presses Ctrl-C means all of it.
+# As with flock, Ctrl-C ends the whole loop or script.
 subtest 'Ctrl-C ends a loop, and a script' => sub {
 	my $loop = qq{for i in 1 2 3; do echo run:\$i; $lockctl lock x -- sleep 1000; done};
 	append_to_file("$dir/script", "$loop\necho end of script\n");
@@ -186,43 +187,43 @@ subtest 'Ctrl-C ends a loop, and a script' => sub {
 		keys_to('loop', 'C-c');
 		nothing_left($node);
 		keys_to('loop', 'echo rc:$?', 'Enter');
-		shows('loop', qr/^rc:130$/m, "$how->[1] is interrupted");
-		unlike(screen('loop'), qr/^run:2|^end of script/m, 'and does not go on');
+		shows('loop', qr/^rc:130$/m, "Ctrl-C interrupts: $how->[1]");
+		unlike(screen('loop'), qr/^run:2|^end of script/m, 'nothing runs after Ctrl-C');
 	}
 	close_shell('loop');
 };
 
 subtest 'a command in the background' => sub {
 	open_shell('back');
-	# with a long TTL nothing but the terminal wakes lockctl
+	# with a long TTL, only events of the terminal wake up lockctl
 	foreach my $ttl ('2s', '1h')
 	{
 		clear('back');
 		keys_to('back', qq{$lockctl lock x --ttl $ttl -- sh -c "echo pid:\\\$\\\$; read line; trap 'echo again' CONT; echo got:\\\$line; while :; do sleep 0.1; done" &}, 'Enter');
 		wait_held('x');
-		shows('back', qr/it wants the terminal$/m, 'it wants to read');
-		# longer than its TTL: it is stopped, and lockctl is not
+		shows('back', qr/it wants the terminal$/m, 'lockctl reports that the command wants to read');
+		# Waits for longer than the TTL: the command is stopped, but lockctl is not.
 		my $start = boottime();
 		wait_until(sub { $ttl ne '2s' || boottime() > $start + 2.5 });
 		my ($pid) = screen('back') =~ /^pid:(\d+)$/m;
 		keys_to('back', 'fg', 'Enter');
-		# what is typed before that would be bash's, also while it has the terminal in its own mode
+		# Until the command continues, bash would read the input, even after it has set its own terminal mode.
 		ok(wait_until(sub { slurp_file("/proc/$pid/stat") !~ /\) T / }), 'fg continues it');
 		chomp(my $tty = qx{$tmux -S $dir/s display -p -t back '#{pane_tty}'});
 		ok(wait_until(sub { qx{stty -F $tty -a} =~ / icanon/ }), "$tty reads lines");
 		keys_to('back', 'hello', 'Enter');
-		shows('back', qr/^got:hello$/m, "fg lets it, with a TTL of $ttl")
+		shows('back', qr/^got:hello$/m, "after fg, the command reads the terminal, with a TTL of $ttl")
 		  or diag(qx{ps -eo pid,ppid,pgid,tpgid,stat,wchan:20,args | grep -E 'lockctl|again|bash --norc' | grep -v grep});
 		$start = boottime();
 		wait_until(sub { boottime() > $start + 1 });
-		unlike(screen('back'), qr/^again$/m, 'and it is told once to go on');
+		unlike(screen('back'), qr/^again$/m, 'the command receives no second SIGCONT');
 		keys_to('back', 'C-c');
 		nothing_left($node);
 	}
 	close_shell('back');
 };
 
-# The shell knows the script, and the script's shell waits for lockctl.
+# The shell's job is the script, and the script's own shell waits for lockctl.
 subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
 	my $lock = qq{$lockctl lock x -- sh -c "echo \\\$\\\$; exec sleep 1000"};
 	append_to_file("$dir/stop", "$lock\necho end of script\n");
@@ -236,38 +237,38 @@ subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
 		my ($pid) = screen('stop') =~ /^(\d+)$/m;
 		my $is_stopped = sub { return slurp_file("/proc/$pid/stat") =~ /\) T /; };
 		keys_to('stop', 'C-z');
-		shows('stop', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'stopped');
-		ok(wait_until($is_stopped), 'and so is the command');
+		shows('stop', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, "Ctrl-Z stops the job: $command");
+		ok(wait_until($is_stopped), "Ctrl-Z stops the command of lockctl: $command");
 		keys_to('stop', 'fg', 'Enter');
-		ok(wait_until(sub { !$is_stopped->() }), 'fg continues it');
+		ok(wait_until(sub { !$is_stopped->() }), "fg continues the command: $command");
 		keys_to('stop', 'C-c');
 		nothing_left($node);
 		keys_to('stop', 'echo rc:$?', 'Enter');
-		shows('stop', qr/^rc:130$/m, 'Ctrl-C ends it');
-		unlike(screen('stop'), qr/^end of script/m, 'and the script');
+		shows('stop', qr/^rc:130$/m, "Ctrl-C ends the job: $command");
+		unlike(screen('stop'), qr/^end of script/m, "nothing runs after Ctrl-C: $command");
 	}
 	clear('stop');
 	keys_to('stop', '-l', $lock);
 	keys_to('stop', 'Enter');
-	shows('stop', qr/^\d+$/m, 'once more');
+	shows('stop', qr/^\d+$/m, 'the command runs for kill %1');
 	keys_to('stop', 'C-z');
-	shows('stop', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'stopped');
+	shows('stop', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'Ctrl-Z stops the job for kill %1');
 	keys_to('stop', 'kill %1', 'Enter');
-	ok(wait_until(sub { keys_to('stop', 'Enter'); screen('stop') =~ /Terminated/ }), 'kill %1 ends it')
+	ok(wait_until(sub { keys_to('stop', 'Enter'); screen('stop') =~ /Terminated/ }), 'kill %1 ends the stopped job')
 	  or diag(screen('stop'));
 	close_shell('stop');
 };
 
-# As with ssh -t or docker run -it. What nobody would continue the kernel does not stop.
-subtest 'Ctrl-Z where there is no shell' => sub {
+# As with ssh -t or docker run -it: the kernel does not stop a process group that no shell could continue.
+subtest 'Ctrl-Z without a shell' => sub {
 	append_to_file("$dir/alone", 'read one; echo one:$one; read two; echo two:$two' . "\n");
 	ok(open_window('alone', 80, 24, "exec $lockctl lock x -- sh $dir/alone"), 'no shell');
 	keys_to('alone', 'a', 'Enter');
-	shows('alone', qr/^one:a$/m, 'a command reads the terminal');
+	shows('alone', qr/^one:a$/m, 'the command reads the terminal without a shell');
 	keys_to('alone', 'C-z');
-	shows('alone', qr/\^Z/, 'Ctrl-Z');
+	shows('alone', qr/\^Z/, 'the terminal echoes Ctrl-Z');
 	keys_to('alone', 'b', 'Enter');
-	ok(wait_until(sub { !is_open('alone') }), 'does not stop it') or diag(screen('alone'));
+	ok(wait_until(sub { !is_open('alone') }), 'Ctrl-Z does not stop the command') or diag(screen('alone'));
 	nothing_left($node);
 };
 

@@ -39,8 +39,9 @@ $nemesis->autoflush;
 
 sub ns { return sprintf '%.0f', 1e9 * boottime(); }
 
-# Mostly short work; now and then for longer than the TTL, deaf, or in a process of its own. Two are all of that, and
-# have a lock for themselves: so there always is one that would outlive its lock, and one that waits for it.
+# Most commands do short work. Some run for longer than the TTL, ignore SIGTERM, or run in a session of their own. Two
+# "stubborn" commands do all of that and have their own lock, so that one always would outlive its lock while another
+# waits for it.
 sub start_one
 {
 	my $stubborn = keys %stubborn < 2;
@@ -62,7 +63,7 @@ sub start_one
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', "$dir/out";
 		open STDERR, '>>', "$dir/errors";
-		# plain, to start as many as there can be
+		# without sanitizers, to start as many as possible
 		exec $plain_lockctl, 'lock', $name, '--ttl', "${ttl}s", '--wait', '30s', @options, '--', @worker
 		  or POSIX::_exit(99);
 	}
@@ -103,7 +104,7 @@ sub fault
 	return 1;
 }
 
-# One that nobody has stopped; its guardian, if it has a command, and the command's processes.
+# Returns a running lockctl that is not stopped, its guardian if there is one, and the command.
 sub victim
 {
 	my ($is_stubborn) = @_;
@@ -116,7 +117,8 @@ sub victim
 	return ($pid, $guardian, $command);
 }
 
-# Either lockctl or its guardian: nothing can be promised for both at a time. One that is stopped goes on later.
+# Stops lockctl or its guardian, never both: nothing is promised for both at the same time. It continues after a
+# while.
 sub stop_it
 {
 	my ($time, @pids) = @_;
@@ -147,7 +149,7 @@ my %faults = (
 	'kill-lockctl' => sub { my ($pid) = victim() or return; kill 'KILL', $pid },
 	'kill-lockctl-of-stubborn' => sub { my ($pid, undef, $command) = victim(1); $command or return; kill 'KILL', $pid },
 	'stop-lockctl' => sub { my ($pid) = victim() or return; stop_it($ttl * (0.2 + rand 2.5), $pid) },
-	# with the command: the guardian kills it all the same
+	# stopped together with the command: the guardian must kill the command nevertheless
 	'stop-command' => sub { my ($pid, undef, $command) = victim(); $command or return; stop_it($ttl * (0.5 + rand 1), $pid, $command) },
 	'kill-guardian' => sub { my (undef, $guardian) = victim() or return; kill 'KILL', $guardian },
 	'kill-command' => sub { my (undef, undef, $command) = victim(); $command or return; kill 'KILL', $command },
@@ -162,7 +164,7 @@ my @many = grep { my $k = $_; !grep { $_ eq $k } @few } sort keys %faults;
 
 # --- the run --------------------------------------------------------------------------------------------------------
 
-# Each kind once, in any order, and again; what finds nobody is put off.
+# Injects each kind of fault once, in random order, and then again. A fault without a victim is tried again later.
 sub next_of
 {
 	my ($to_do, @kinds) = @_;
@@ -195,28 +197,29 @@ while (boottime() < $begun + $seconds || (boottime() < $begun + 180 + $seconds &
 
 # --- the end --------------------------------------------------------------------------------------------------------
 
-# Everybody comes to the end: what waits is granted, what was abandoned ends with its TTL.
+# All processes must end: waiters are granted, and abandoned locks expire after their TTL.
 go_on(1);
 ok(wait_until(sub { reap(); return !%running; }, 60), 'all lockctl have ended')
   or do { kill 'KILL', keys %running; };
 my $ends = join ', ', map { "$_: $ended{$_}" } sort keys %ended;
-diag "$started lockctl, which have ended with $ends";
+diag "$started lockctl, exit codes and signals: $ends";
 # 0, its own; 3 not acquired in 30 s; 4 lost; 69 no server; 137 the command was killed; 143 SIGTERM
-is(join(' ', grep { !/^(?:0|3|4|69|137|143|signal 9|signal 15)$/ } sort keys %ended), '', 'in no other way');
-cmp_ok($ended{0} // 0, '>', $started / 4, 'many of them well');
+is(join(' ', grep { !/^(?:0|3|4|69|137|143|signal 9|signal 15)$/ } sort keys %ended), '',
+	'no lockctl has ended with an unexpected code');
+cmp_ok($ended{0} // 0, '>', $started / 4, 'more than a quarter have exited with 0');
 my $alive = sub { return grep { (eval { readlink "/proc/$_/exe" } // '') eq "$programs/worker" } map { m{/(\d+)$} } glob '/proc/[0-9]*' };
-ok(wait_until(sub { !$alive->() }), 'no command is left');
-nothing_left($node, 'nor a lock', timeout => 3 * $ttl + 30);
+ok(wait_until(sub { !$alive->() }), 'no command is left after all lockctl have ended');
+nothing_left($node, 'no lock is left after all lockctl have ended', timeout => 3 * $ttl + 30);
 
 my ($out, $err);
 IPC::Run::run([ "$programs/check", glob "$dir/*.history" ], '>', \$out, '2>', \$err);
 my $violated = $?;
 diag $out, $err;
-ok(!$violated, 'no violation');
-like($out, qr/checked: M [1-9]/, 'and something to judge');
+ok(!$violated, 'the checker finds no violation');
+like($out, qr/checked: M [1-9]/, 'the checker has checked mutual exclusion');
 my $errors = -e "$dir/errors" ? slurp_file("$dir/errors") : '';
-unlike($errors, qr/Sanitizer|runtime error|history|worker:/, 'no command complains');
-ok($done{$_}, "done: $_") foreach sort keys %faults;
+unlike($errors, qr/Sanitizer|runtime error|history|worker:/, 'no command has reported an error');
+ok($done{$_}, "fault was injected: $_") foreach sort keys %faults;
 is(system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}), 0, 'the histories are kept') if $ENV{TORTURE_KEEP};
 $node->stop;
 done_testing();

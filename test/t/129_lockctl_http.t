@@ -23,7 +23,7 @@ sub connected
 	return IO::Socket::IP->new(PeerHost => $host // '127.0.0.1', PeerPort => $port, Timeout => 10);
 }
 
-# The whole answer; '' where there is none for ten seconds, or the connection is reset.
+# Returns the whole reply, or '' if none arrives within ten seconds or the connection is reset.
 sub http
 {
 	my ($port, $host, $request) = @_;
@@ -43,14 +43,14 @@ sub http
 sub leader
 {
 	my ($address, %env) = @_;
-	# a sanitizer has to be loaded before all else
+	# a sanitizer must be loaded before all other libraries
 	my $c = start_ctl({ env => \%env, plain => $env{LD_PRELOAD} }, 'elect', 'boss', "a\n\"b\"", '--http', $address);
 
 	ok(wait_until(sub { $c->out =~ /^\d+\n/ }), "--http $address") or diag($c->err);
 	return $c;
 }
 
-sub stop { my ($c) = @_; $c->kill('TERM'); return is($c->wait, 143, 'ended'); }
+sub stop { my ($c) = @_; $c->kill('TERM'); return is($c->wait, 143, 'the leader exits after SIGTERM'); }
 
 my $has_ipv6 = IO::Socket::IP->new(LocalHost => '::1', Listen => 1);
 
@@ -70,15 +70,15 @@ subtest 'addresses' => sub {
 	}
 	system_or_bail('make', '-s', 'build/ipv4.so');
 	my $c = leader(":$port", LD_PRELOAD => getcwd() . '/build/ipv4.so');
-	like(http($port, '127.0.0.1'), qr/^HTTP\S+ 200/, 'a kernel without IPv6');
-	is(http($port, '::1'), '', 'has IPv4 alone') if $has_ipv6;
+	like(http($port, '127.0.0.1'), qr/^HTTP\S+ 200/, 'without IPv6 in the kernel, IPv4 works');
+	is(http($port, '::1'), '', 'without IPv6 in the kernel, IPv6 is not served') if $has_ipv6;
 	stop($c);
 	$c = leader("127.0.0.1:$port");
-	like(http($port, '127.0.0.1'), qr/^HTTP\S+ 200/, 'one address');
-	is(http($port, '::1'), '', 'and no other') if $has_ipv6;
+	like(http($port, '127.0.0.1'), qr/^HTTP\S+ 200/, 'the given address is served');
+	is(http($port, '::1'), '', 'other addresses are not served') if $has_ipv6;
 	my ($rc, $out, $err) = ctl('elect', 'other', 'me', '--http', ":$port", '--', 'true');
 	is($rc, 64, 'a port that is in use');
-	like($err, qr/cannot listen on ":$port": Address already in use/, 'which it tells');
+	like($err, qr/cannot listen on ":$port": Address already in use/, 'the error names the port that is in use');
 	stop($c);
 };
 
@@ -87,17 +87,17 @@ my $leader = leader("127.0.0.1:$port");
 
 subtest 'requests' => sub {
 	my ($header, $body) = split(/\r\n\r\n/, http($port));
-	is($node->safe_psql('postgres', "SELECT (\$q\$$body\$q\$::json)->>'candidate'"), "a\n\"b\"", 'the candidate, whatever is in it');
+	is($node->safe_psql('postgres', "SELECT (\$q\$$body\$q\$::json)->>'candidate'"), "a\n\"b\"", 'a candidate with special characters is valid JSON');
 	my ($length) = $header =~ /^Content-Length: (\d+)\r?$/m;
-	is($length, length $body, 'its length');
+	is($length, length $body, 'Content-Length is the length of the body');
 	is((split(/\r\n\r\n/, http($port, undef, "HEAD / HTTP/1.0\r\n\r\n")))[1], undef, 'HEAD has no body');
 	foreach my $size (10, 1000 .. 1030, 60000)
 	{
 		my $answer = http($port, undef, "GET / HTTP/1.1\r\nCookie: " . 'a' x $size . "\r\n\r\n");
 		is($answer =~ /^HTTP\S+ 200.*\n\z/s, 1, "a header of $size bytes") or last;
 	}
-	# What is not read when the connection is closed resets it, and the answer may be lost.  On a busy machine the
-	# second of a request may be over in between.
+	# If a connection is closed before all input was read, it is reset, and the reply can be lost. On a busy machine,
+	# the second that a request may take can pass in between, so try again.
 	ok(wait_until(sub {
 				my ($socket, $answer) = (connected($port), '');
 				syswrite($socket, "GET / HTTP/1.1\r\nCookie: " . 'a' x 2000);
@@ -105,31 +105,31 @@ subtest 'requests' => sub {
 				syswrite($socket, "\r\n\r\n");
 				return IO::Select->new($socket)->can_read(10) && sysread($socket, $answer, 12) && $answer eq 'HTTP/1.1 200';
 			}),
-		'a long request is read to its end');
+		'a long request is read completely before the reply');
 };
 
-# A candidate with a long name, so that whatever is kept of an answer adds up.
-subtest 'answers take no memory' => sub {
+# A long name and a long candidate, so that a leak of a reply becomes visible.
+subtest 'replies do not leak memory' => sub {
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
-	# a sanitizer keeps what is freed
+	# a sanitizer keeps freed memory
 	my $c = start_ctl({ plain => 1 }, 'elect', 'x' x 200, 'y' x 200, '--http', "127.0.0.1:$port");
 	my $memory = sub { return slurp_file('/proc/' . $c->pid . '/status') =~ /^RssAnon:\s+(\d+) kB$/m ? $1 : die; };
 
-	ok(wait_until(sub { http($port) =~ /^HTTP\S+ 200/ }), 'it leads');
+	ok(wait_until(sub { http($port) =~ /^HTTP\S+ 200/ }), 'the candidate leads');
 	http($port) foreach 1 .. 100;
 	my $before = $memory->();
 	http($port) foreach 1 .. 1500;
-	cmp_ok($memory->() - $before, '<', 150, 'kB in 1,500 requests');
+	cmp_ok($memory->() - $before, '<', 150, 'growth in kB after 1,500 requests');
 	stop($c);
 };
 
-subtest 'a client has a second' => sub {
+subtest 'a client is dropped after a second' => sub {
 	local $SIG{PIPE} = 'IGNORE';
 	foreach my $drips (0, 1)
 	{
 		my $took;
 
-		# the best of some, on a busy machine
+		# retried, because a busy machine can delay it
 		ok(wait_until(sub {
 					my $socket = connected($port);
 					my $start = time;
@@ -141,26 +141,26 @@ subtest 'a client has a second' => sub {
 					$took = time - $start;
 					return $took < 1.9;
 				}),
-			$drips ? 'one that sends a byte now and then is dropped' : 'one that says nothing more is dropped');
-		cmp_ok($took, '>=', 0.9, 'not before');
+			$drips ? 'single bytes: dropped after a second' : 'nothing more: dropped after a second');
+		cmp_ok($took, '>=', 0.9, 'the client is not dropped earlier');
 	}
 };
 
-subtest 'a probe gets in' => sub {
+subtest 'a probe gets a reply although many clients are connected' => sub {
 	my $more_than_places = 200;
 
-	# The oldest one goes before its time, if there is no other place.
+	# The oldest connection is closed before its second has passed if no place is left.
 	ok(wait_until(sub {
 				my $start = time;
 				my @silent = map { connected($port) } 1 .. $more_than_places;
 				return IO::Select->new($silent[0])->can_read(0.05) && time < $start + 0.9;
 			}),
-		'whoever has taken longest makes room');
+		'the oldest connection is closed to make room');
 
 	my $pid = fork // die "fork: $!";
 	if ($pid == 0)
 	{
-		# 60 clients that send a byte now and then, and come back
+		# 60 clients that send single bytes, and reconnect
 		local $SIG{PIPE} = 'IGNORE';
 		my @drip;
 		while (getppid != 1)
@@ -177,7 +177,7 @@ subtest 'a probe gets in' => sub {
 	my @answered = map { sleep 0.2; http($port) =~ /^HTTP\S+ 200/ ? 1 : 0 } 1 .. 20;
 	kill 'KILL', $pid;
 	waitpid $pid, 0;
-	is(join('', @answered), '1' x 20, 'beside 60 that drip');
+	is(join('', @answered), '1' x 20, 'all probes get replies next to 60 slow clients');
 };
 
 stop($leader);

@@ -36,27 +36,27 @@ my $installed = '/usr/bin/lockctl /usr/include/lock_election.h /usr/lib/m/libloc
 my $pages = ' /usr/share/man/man1/lockctl.1 /usr/share/man/man3/liblockelection.3';
 my %others = map { $_ => 1 } qw(/usr/bin/other /usr/lib/m/liblockelection-other.a /usr/share/man/man3/other.3);
 
-# "cat" is a scdoc that is always there
+# "cat" replaces scdoc, and is always installed.
 foreach my $scdoc ('', 'cat')
 {
 	my $root = "$dir/client$scdoc";
 	my @args = ("DESTDIR=$root", 'PREFIX=/usr', 'LIBDIR=/usr/lib/m', "SCDOC=$scdoc");
 	my $said = make('install-client', @args);
 
-	is($said, $scdoc eq '' ? "no man pages: scdoc is not installed\n" : '', 'what it says');
-	is(files($root) =~ s/so\.\d+ /so.N /r =~ s/so\.[\d.]+ /so.V /r, $installed . ($scdoc eq '' ? '' : $pages), 'what it installs');
+	is($said, $scdoc eq '' ? "no man pages: scdoc is not installed\n" : '', 'output of install-client');
+	is(files($root) =~ s/so\.\d+ /so.N /r =~ s/so\.[\d.]+ /so.V /r, $installed . ($scdoc eq '' ? '' : $pages), 'files of install-client');
 	make_path("$root/usr/share/man/man3");
 	append_to_file("$root$_", '') foreach keys %others;
 	make('uninstall-client', @args);
-	is(files($root), join(' ', sort keys %others), 'all of it goes, and nothing else');
+	is(files($root), join(' ', sort keys %others), 'uninstall-client removes exactly the installed files');
 }
 
 # The extension, as it was built.
 my @args = ("DESTDIR=$dir/server", '-o', 'all', '-o', 'lock_election.so');
 make('install', @args);
-like(files("$dir/server"), qr{^(?=.*/lock_election\.so\b)(?=.*/lock_election\.control\b).*/lock_election--\d[\d.]*\.sql\b}, 'the extension');
+like(files("$dir/server"), qr{^(?=.*/lock_election\.so\b)(?=.*/lock_election\.control\b).*/lock_election--\d[\d.]*\.sql\b}, 'install installs the extension');
 like(files("$dir/server"), qr{(?=.*/extension/lock_election/lock_election\.sql\b)(?=.*/extension/lock_election/to_extension\.sql\b).*/extension/lock_election/from_extension\.sql\b},
-	'the portable edition, and the scripts that move to and from it');
+	'install installs the portable edition, and the scripts that move to and from it');
 make('uninstall', @args);
-is(files("$dir/server"), '', 'all of it goes');
+is(files("$dir/server"), '', 'uninstall removes all installed files');
 done_testing();

@@ -11,21 +11,22 @@ use Test::More;
 my $node = ctl_network_node();
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-# The state Z is that of its first thread. No signal of the keyboard's kind reaches it, having a session of its own.
+# The state of the process is Z, which is that of its first thread. It has its own session, so signals of a terminal
+# do not reach it.
 subtest 'a grandchild whose first thread has ended' => sub {
 	system_or_bail('make', '-s', 'build/headless');
 	my ($file, $first, $second) = two(
 		command => sub { return ('sh', '-c', "trap '' TERM; setsid build/headless first $_[0] & while :; do sleep 0.1; done"); });
 	my (undef, undef, $pid) = ran($file, 'first');
-	like(slurp_file("/proc/$pid/stat"), qr/\) Z /, 'it looks like a zombie');
+	like(slurp_file("/proc/$pid/stat"), qr/\) Z /, 'the grandchild looks like a zombie');
 	$first->kill('KILL');
 	$first->wait;
 	one_after_the_other($file, $second);
 
 	my $after = start_ctl('lock', 'after', '--grace', '100ms', '--', 'sh', '-c', "setsid build/headless after $dir/after & "
 		  . "until test -s $dir/after; do sleep 0.01; done; exit 6");
-	is($after->wait(30), 6, 'where the command has ended it does not keep the lock');
-	ok(!alive((ran("$dir/after", 'after'))[2]), 'and is dead');
+	is($after->wait(30), 6, 'the grandchild does not delay the exit of lockctl');
+	ok(!alive((ran("$dir/after", 'after'))[2]), 'the grandchild is dead when lockctl exits');
 };
 
 subtest 'a grandchild with a name like the line of another process' => sub {
@@ -34,13 +35,13 @@ subtest 'a grandchild with a name like the line of another process' => sub {
 			return stamps('first', $_[0], before => 'use POSIX; if (fork) { sleep 1000 } POSIX::setsid(); $0 = "x) Z 1 1 (y"');
 		});
 	my (undef, undef, $pid) = ran($file, 'first');
-	is(slurp_file("/proc/$pid/comm"), "x) Z 1 1 (y\n", 'it has that name');
+	is(slurp_file("/proc/$pid/comm"), "x) Z 1 1 (y\n", 'the grandchild has this name');
 	$first->kill('KILL');
 	$first->wait;
 	one_after_the_other($file, $second);
 };
 
-# Not before it goes on.
+# The command handles SIGTERM because the guardian also continues it.
 subtest 'SIGTERM reaches a command that is stopped' => sub {
 	append_to_file("$dir/tells", <<'SH');
 trap "echo $1; exit 0" TERM
@@ -52,14 +53,15 @@ SH
 	ok(wait_until(sub { $first->out =~ /^\d+\n\d+\n/ }), 'child and grandchild run') or diag($first->out, $first->err);
 	kill 'STOP', split ' ', $first->out;
 	$first->kill('STOP');
-	ok(wait_until(sub { $first->out =~ /^child$/m && $first->out =~ /^grandchild$/m }), 'both are told to end');
+	ok(wait_until(sub { $first->out =~ /^child$/m && $first->out =~ /^grandchild$/m }),
+		'child and grandchild receive SIGTERM although they are stopped');
 	$first->kill('CONT');
-	is($first->wait, 4, 'lost');
+	is($first->wait, 4, 'lockctl exits with 4');
 };
 
 sub descriptors { return scalar(() = glob("/proc/$_[0]/fd/*")); }
 
-# Each look at /proc, and each signal, opens some.
+# Each scan of /proc, and each signal, opens descriptors.
 subtest 'the guardian closes what it opens' => sub {
 	my $deaf = q{trap 'echo told' TERM; for i in 1 2 3 4 5; do sh -c "trap : TERM; while :; do sleep 0.1; done" & done; }
 	  . q{echo ready; while :; do sleep 0.02; done};
@@ -67,13 +69,13 @@ subtest 'the guardian closes what it opens' => sub {
 	ok(wait_until(sub { $c->out =~ /ready/ }), 'a command runs');
 	my $guardian = $c->guardian;
 	my $before = descriptors($guardian);
-	cmp_ok($before, '>', 3, 'the guardian has some open');
-	ok(wait_until(sub { $c->out =~ /told/ }), 'it is told to end');
-	ok(wait_until(sub { my $now = descriptors($guardian); return $now == $before || !$now; }) && alive($guardian), 'the guardian has no more');
-	is($c->wait, 124, 'and ends it');
+	cmp_ok($before, '>', 3, 'the guardian has open descriptors');
+	ok(wait_until(sub { $c->out =~ /told/ }), 'the command receives SIGTERM');
+	ok(wait_until(sub { my $now = descriptors($guardian); return $now == $before || !$now; }) && alive($guardian), 'after SIGTERM, the guardian has as many descriptors as before');
+	is($c->wait, 124, 'lockctl exits with 124');
 };
 
-# Beside one with neither, one that tells systemd, and one with a control group have no more.
+# A lockctl with --notify, and one with a control group, have no more open descriptors than one with neither.
 subtest 'lockctl closes what it opens' => sub {
 	my %env = (NOTIFY_SOCKET => "$dir/nobody");
 	my @command = ('--', 'sh', '-c', 'echo ready; exec sleep 1000');
@@ -84,28 +86,31 @@ subtest 'lockctl closes what it opens' => sub {
 	foreach my $with (sort keys %other)
 	{
 		my $process = $other{$with};
-		ok(wait_until(sub { descriptors($process->pid) == descriptors($c->pid) }), "$with: lockctl");
-		ok(wait_until(sub { descriptors($process->guardian) == descriptors($c->guardian) }), "$with: the guardian");
+		ok(wait_until(sub { descriptors($process->pid) == descriptors($c->pid) }),
+			"$with: lockctl has no additional descriptor");
+		ok(wait_until(sub { descriptors($process->guardian) == descriptors($c->guardian) }),
+			"$with: the guardian has no additional descriptor");
 	}
-	foreach my $process ($c, values %other) { $process->kill('TERM'); is($process->wait, 143, 'ended'); }
+	foreach my $process ($c, values %other) { $process->kill('TERM'); is($process->wait, 143,
+		'lockctl exits after SIGTERM'); }
 };
 
 subtest 'a command gets no descriptor of lockctl' => sub {
-	# what this test has from its own parent is passed on
+	# descriptors that this test inherited from its own parent are passed on
 	my @show = ('sh', '-c', 'cd /proc/$$/fd; echo *');
 	my ($ours) = run_command(\@show);
-	like($ours, qr/^0 1 /, 'what a command has without lockctl');
+	like($ours, qr/^0 1 /, 'the descriptors without lockctl');
 	foreach ({}, own_cgroup() ? { cgroup => 'ours' } : ())
 	{
 		my $c = start_ctl({ %$_, env => { NOTIFY_SOCKET => "$dir/nobody" } }, 'lock', 'descriptors', '--notify', '--', @show);
 		is($c->wait, 0, 'a command runs') or diag($c->err);
-		is($c->out, "$ours\n", 'and has no others than without lockctl');
+		is($c->out, "$ours\n", 'the command has the same descriptors as without lockctl');
 	}
 };
 
-# When a lease of 6 seconds ends, at the latest; and when its command ought to be dead: the deadline is 0.3 s before the end,
-# and the kill half a second before the deadline. A busy machine may take nearly all of that: a kill at the deadline is
-# still told from it.
+# Returns the latest time at which the lease of a lock (TTL 6 seconds) expires. The deadline of lockctl is 0.3 s
+# before it, and the guardian kills half a second before the deadline. dead_at() allows nearly all of that half second
+# for a busy machine, but still distinguishes it from a kill at the deadline.
 sub expires
 {
 	my ($name) = @_;
@@ -130,21 +135,22 @@ subtest 'without a grace' => sub {
 		my ($grace, $file, $c, $expires) = @$_;
 		my (undef, undef, $pid) = ran($file, 'first');
 		ok(wait_until(sub { !alive($pid) }), "--grace ${grace}ms: the command is killed");
-		cmp_ok((ran($file, 'first'))[1], '<', dead_at($expires), 'before the deadline');
+		cmp_ok((ran($file, 'first'))[1], '<', dead_at($expires),
+			"--grace ${grace}ms: the command is dead before the deadline");
 		$c->kill('CONT');
-		is($c->wait, 4, 'lost');
+		is($c->wait, 4, "--grace ${grace}ms: lockctl exits with 4");
 	}
 };
 
-# lockctl knows, and does it.
-subtest 'the guardian is stopped, and the lock is taken away' => sub {
+# lockctl learns that the lock is lost, and kills the command itself.
+subtest 'the guardian is stopped, and the lock is released by force' => sub {
 	my ($file, $first) = two(alone => 1);
 	kill 'STOP', $first->guardian;
 	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
-	is($first->wait(30), 4, 'lost');
-	ok(!alive((ran($file, 'first'))[2]), 'the command is killed');
-	like($first->err, qr/is lost.*the command was killed/, 'which is told');
-	unlike($first->err, qr/guardian/, 'and that alone');
+	is($first->wait(30), 4, 'lockctl exits with 4 if the lock was released by force');
+	ok(!alive((ran($file, 'first'))[2]), 'the command is dead although the guardian is stopped');
+	like($first->err, qr/is lost.*the command was killed/, 'the error says that the command was killed');
+	unlike($first->err, qr/guardian/, 'the error does not mention the guardian');
 };
 
 subtest 'the guardian is stopped, and the network is cut' => sub {
@@ -156,7 +162,7 @@ subtest 'the guardian is stopped, and the network is cut' => sub {
 	kill 'STOP', $first->guardian;
 	silence_host($address);
 	my $expires = expires($contended);
-	is($first->wait(30), 4, 'lost');
+	is($first->wait(30), 4, 'lockctl exits with 4 if the network is cut');
 	cmp_ok((ran($file, 'first'))[1], '<', dead_at($expires), 'the command was killed before the deadline');
 	one_after_the_other($file, $second);
 };
@@ -169,15 +175,15 @@ subtest 'the guardian is stopped before the command starts' => sub {
 	kill 'STOP', $guardian;
 	$node->safe_psql('postgres', "SELECT release_lock('late', $token)");
 	wait_until(sub { $first->err =~ /is acquired/ }) or die $first->err;
-	# it sends the start after it has said so; where it sleeps again and again it has
+	# lockctl sends the start after this message. Once it was seen sleeping several times, it has sent the start.
 	my $asleep = 0;
 	wait_until(sub { $asleep = slurp_file('/proc/' . $first->pid . '/stat') =~ /\) S / ? $asleep + 1 : 0; return $asleep >= 3; }) or die $first->err;
 	$first->kill('STOP');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'late'});
 	kill 'CONT', $guardian;
-	ok(wait_until(sub { !alive($guardian) }), 'the guardian ends');
+	ok(wait_until(sub { !alive($guardian) }), 'the guardian exits');
 	$first->kill('CONT');
-	is($first->wait, 4, 'lost');
+	is($first->wait, 4, 'lockctl exits with 4 if the lock expired before the start of the command');
 	unlike($first->err, qr/runs as process/, 'the command was not started after the lock had ended');
 
 	$node->safe_psql('postgres', q{SELECT acquire_lock('late', '1 h')});
@@ -186,8 +192,8 @@ subtest 'the guardian is stopped before the command starts' => sub {
 	$guardian = $first->guardian;
 	kill 'STOP', $guardian;
 	$first->kill('TERM');
-	is($first->wait, 143, 'where the lock is not acquired');
-	ok(!alive($guardian), 'a guardian that is stopped ends as well');
+	is($first->wait, 143, 'SIGTERM ends a lockctl that waits');
+	ok(!alive($guardian), 'a stopped guardian is dead, too');
 	$node->safe_psql('postgres', q{SELECT force_release_lock('late')});
 };
 
@@ -196,10 +202,10 @@ subtest 'without /proc' => sub {
 	plan skip_all => 'no namespaces of our own' unless @with_mounts;
 
 	my @hide = (@with_mounts, 'sh', '-c', 'mount -t tmpfs none /proc && exec "$0" "$@"');
-	# a sanitizer wants /proc for itself
+	# a sanitizer needs /proc
 	my $c = start_ctl({ plain => 1, wrap => \@hide }, 'lock', 'x', 'echo', 'ran');
-	is($c->wait, 126, 'it refuses to run a command');
-	like($c->err, qr{^lockctl: /proc does not show }, 'and says why');
+	is($c->wait, 126, 'lockctl without /proc exits with 126');
+	like($c->err, qr{^lockctl: /proc does not show }, 'the error names /proc');
 	is($c->out, '', 'the command has not run');
 };
 
@@ -210,34 +216,34 @@ subtest 'a control group of its own' => sub {
 	my @with_mounts = with_mounts();
 
 	my $c = start_ctl({ cgroup => 'ours' }, 'lock', 'x', '--', 'sh', '-c', $inner, own_cgroup());
-	is($c->wait, 5, 'a command runs in it');
-	ok(!$has_group->($c), 'the group is removed, with one that the command has made');
+	is($c->wait, 5, 'a command runs in its control group');
+	ok(!$has_group->($c), 'the group is removed, including a group that the command has created');
 
-	# systemd's groups are its own, but for those that it has delegated
+	# Groups of systemd are not changed unless systemd has delegated them.
 	foreach my $group ('theirs', 'delegated')
 	{
 	  SKIP:
 		{
 			skip 'no attributes of control groups here', 2 unless -e "$ENV{LE_CGROUP}/$group";
 			$c = start_ctl({ cgroup => $group }, 'lock', 'x', 'cat', '/proc/self/cgroup');
-			is($c->wait, 0, "a command in root's group");
-			like($c->out, $group eq 'theirs' ? qr{/theirs$}m : qr{/delegated/lockctl-\d+$}m, "$group: has one of its own where it was delegated");
+			is($c->wait, 0, "$group: a command runs");
+			like($c->out, $group eq 'theirs' ? qr{/theirs$}m : qr{/delegated/lockctl-\d+$}m, "$group: the command has its own group only if it was delegated");
 		}
 	}
 
 	my ($file, $first, $second) = two(start => { cgroup => 'ours' });
 	my (undef, undef, $pid) = ran($file, 'first');
-	like(slurp_file("/proc/$pid/cgroup"), qr{^0::.*/ours/lockctl-\d+$}m, 'another command');
-	ok($has_group->($first), 'has one');
+	like(slurp_file("/proc/$pid/cgroup"), qr{^0::.*/ours/lockctl-\d+$}m, 'the command runs in a group of lockctl');
+	ok($has_group->($first), 'the group of lockctl exists');
 	kill 'KILL', $first->guardian;
-	is($first->wait, 137, 'is killed without its guardian');
-	ok(!$has_group->($first), 'and the group is removed');
+	is($first->wait, 137, 'the command is killed when its guardian is killed');
+	ok(!$has_group->($first), 'the group is removed when the guardian is killed');
 	one_after_the_other($file, $second);
 
   SKIP:
 	{
 		skip 'no namespaces of our own', 1 unless @with_mounts;
-		# nobody finds the grandchild in /proc, as where one forks again and again
+		# The grandchild cannot be found in /proc, as when a process forks again and again.
 		my $hide = '( (until test -s "$HIDE"; do sleep 0.02; done; mount -t tmpfs none "/proc/$(cat "$HIDE")"; '
 		  . 'echo $? >"$HIDE.done") & ); exec "$0" "$@"';
 		my $stamps = join ' ', map { s/'/'\\''/gr =~ s/^|$/'/gr } stamps('first', "$dir/hidden");
@@ -246,11 +252,12 @@ subtest 'a control group of its own' => sub {
 		wait_until(sub { (ran("$dir/hidden", 'first'))[0] }) or die $hidden->err;
 		my (undef, undef, $grandchild) = ran("$dir/hidden", 'first');
 		append_to_file("$dir/hide", $grandchild);
-		ok(wait_until(sub { -s "$dir/hide.done" }) && slurp_file("$dir/hide.done") eq "0\n", 'a grandchild is hidden');
+		ok(wait_until(sub { -s "$dir/hide.done" }) && slurp_file("$dir/hide.done") eq "0\n",
+			'the grandchild is hidden in /proc');
 		$hidden->kill('KILL');
 		$hidden->wait;
-		ok(wait_until(sub { !alive($grandchild) }), 'and killed');
-		ok(wait_until(sub { !$has_group->($hidden) }), 'the guardian removes the group');
+		ok(wait_until(sub { !alive($grandchild) }), 'the hidden grandchild is killed');
+		ok(wait_until(sub { !$has_group->($hidden) }), 'the guardian removes the group of the hidden grandchild');
 	}
 };
 

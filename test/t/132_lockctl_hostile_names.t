@@ -17,7 +17,8 @@ my ($rc, $out, $err);
 
 sub utf8 { my ($text) = @_; utf8::encode($text); return $text; }
 
-# Each character that a terminal acts upon: control characters, also as one of two bytes, and those of direction.
+# All characters that a terminal interprets: control characters, also those of two bytes in UTF-8, and characters that
+# change the direction.
 my %bad = map { $_ => utf8(chr $_) } 1 .. 0x1f, 0x7f .. 0x9f, 0x61c, 0x200e, 0x200f, 0x2028 .. 0x202e, 0x2066 .. 0x2069;
 my $any = join '|', map { quotemeta } values %bad;
 my $name = "a\nb\e[31mc" . utf8("\x{9b}31md\x{202e}e\x{2066}f\x{200f}g\x{61c}h");
@@ -42,17 +43,18 @@ subtest 'messages' => sub {
 		($rc, $out, $err) = ctl(@$args);
 		is($rc, $code, "exit code $code");
 		like($err, $message, 'the argument is escaped');
-		is(join('', grep { !/^(?:lockctl: |Try )/ } split(/^/, $err)), '', 'and begins no line');
-		unlike($err =~ s/\n//gr, qr/$any/, 'nor does a terminal see any of it');
+		is(join('', grep { !/^(?:lockctl: |Try )/ } split(/^/, $err)), '', 'the argument does not start a line');
+		unlike($err =~ s/\n//gr, qr/$any/, 'the message contains no character that a terminal interprets');
 	}
 	my $latin1 = "caf\xe9 \x9b31m";
-	like((ctl('lock', 'x', "--$latin1"))[2], qr/"--caf\xe9 \\x9b31m"/, 'a control character that is no UTF-8');
+	like((ctl('lock', 'x', "--$latin1"))[2], qr/"--caf\xe9 \\x9b31m"/,
+		'a control character that is not UTF-8 is escaped');
 	foreach my $code (sort { $a <=> $b } keys %bad)
 	{
 		unlike((ctl($bad{$code}))[2] =~ s/\n//gr, qr/$any/, sprintf('U+%04X', $code));
 	}
 	like((ctl('Größe'))[2], qr/unknown command "Größe"/, 'letters are not escaped');
-	like((ctl('-h', "$dir/x", '-p', 1, 'locks'))[2], qr/\Alockctl: .*No such file or directory; Is the server .*\?\n\z/, 'what libpq says in two lines is one');
+	like((ctl('-h', "$dir/x", '-p', 1, 'locks'))[2], qr/\Alockctl: .*No such file or directory; Is the server .*\?\n\z/, 'a message of libpq with two lines is printed as one');
 };
 
 subtest 'tables' => sub {
@@ -66,8 +68,8 @@ subtest 'tables' => sub {
 		my ($args, $line) = @$case;
 
 		($rc, $out, $err) = ctl(@$args);
-		like($out, $line, "@$args: what it would act upon is replaced");
-		unlike($out =~ s/\n//gr, qr/$any/, 'all of it');
+		like($out, $line, "@$args: characters that a terminal interprets are replaced");
+		unlike($out =~ s/\n//gr, qr/$any/, "@$args: no character that a terminal interprets is left");
 	}
 	my $listener = start_ctl('elect', '--listen', $name);
 	one("SELECT force_resign($sql); SELECT campaign($sql, $sql)");
@@ -78,7 +80,7 @@ subtest 'tables' => sub {
 	my $database = "x$shown" =~ s/[?]//r;
 	like($out, qr/database "\Q$database\E" does not exist/, 'doctor');
 	($rc, $out) = ctl('-o', 'json', '-d', "a\e\x{7f}b", 'doctor');
-	like(one("SELECT (\$q\$$out\$q\$::json)->0->>'text'"), qr/database "a\e\x{7f}b" does not exist/, 'as JSON nothing is changed');
+	like(one("SELECT (\$q\$$out\$q\$::json)->0->>'text'"), qr/database "a\e\x{7f}b" does not exist/, 'doctor as JSON does not replace characters');
 	one("SELECT force_release_lock($sql); SELECT force_release_lock($sql); SELECT force_resign($sql)");
 	nothing_left($node);
 };
@@ -91,11 +93,11 @@ subtest 'top' => sub {
 	my $socket = PostgreSQL::Test::Utils::tempdir_short() . '/s';
 	one("SELECT acquire_lock($sql, owner => $sql)");
 	local %ENV = (%ENV, ctl_env(), TERM => 'screen', SHELL => '/bin/sh');
-	# -u: the terminal shows UTF-8 as it is, and what has no width is not lost
+	# -u: tmux passes UTF-8 through, so that characters without width are not lost
 	system($tmux, '-u', '-S', $socket, '-f', '/dev/null', 'new-session', '-d', '-x', 120, '-y', 24, "$lockctl top --interval 300ms");
 	my $screen = '';
 	ok(wait_until(sub { $screen = qx{$tmux -u -S $socket capture-pane -p 2>/dev/null}; return $screen =~ /exclusive/; }), 'top');
-	like($screen, qr/^\Q$shown\E +exclusive +\Q$shown\E /m, 'what it would act upon is replaced');
+	like($screen, qr/^\Q$shown\E +exclusive +\Q$shown\E /m, 'top replaces characters that a terminal interprets');
 	system("$tmux -S $socket kill-server");
 	one("SELECT force_release_lock($sql)");
 	nothing_left($node);
@@ -108,10 +110,10 @@ subtest 'systemd' => sub {
 	my $c = start_ctl({ env => { NOTIFY_SOCKET => "$dir/notify" } }, 'lock', $injected, '--notify', '--', 'sleep', '1000');
 	my $text;
 	$socket->recv($text, 10000);
-	like($text, qr/^EXTEND_TIMEOUT_USEC=\d+\nSTATUS=waiting for lock "x\\nREADY=1\\nMAINPID=1"$/, 'a name is no variable');
+	like($text, qr/^EXTEND_TIMEOUT_USEC=\d+\nSTATUS=waiting for lock "x\\nREADY=1\\nMAINPID=1"$/, 'a name cannot set a variable of systemd');
 	one("SELECT release_lock(E'x\\nREADY=1\\nMAINPID=1', $token)");
 	do { $socket->recv($text, 10000) } while ($text =~ /EXTEND/);
-	like($text, qr/^READY=1\nSTATUS=lock "x\\nREADY=1\\nMAINPID=1", token \d+$/, 'READY is our own');
+	like($text, qr/^READY=1\nSTATUS=lock "x\\nREADY=1\\nMAINPID=1", token \d+$/, 'READY is sent only after the grant');
 	$c->kill('TERM');
 	$c->wait;
 	nothing_left($node);

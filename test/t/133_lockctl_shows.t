@@ -14,8 +14,9 @@ my $node = new_node('main', extension => 0,
 ctl_node($node);
 my ($rc, $out, $err);
 
-# The server knows nothing of how large the tables are: it reads them in the same order each time.
-# Of each table the column "looks" says in which looks its row is there; top and watch look once, and four seconds pass.
+# The planner has no statistics about the tables, so that they are read in the same order each time. The column
+# "looks" says in which reads ("looks") a row is visible. top and watch read once per interval, and each read advances
+# the clock by four seconds.
 $node->safe_psql('postgres', <<'SQL');
 CREATE SCHEMA fake;
 CREATE SCHEMA lock_election;
@@ -82,7 +83,7 @@ CREATE TABLE elections (election text, candidate text, owner text, term bigint, 
 CREATE VIEW lock_election.elections AS
 	SELECT election, candidate, owner, term, fake.clock_timestamp() - age AS elected_at, valid_for, waiting, evicted FROM fake.elections;
 
--- All is well.
+-- Sets the state of a healthy server.
 CREATE FUNCTION well() RETURNS void LANGUAGE sql AS $$
 	TRUNCATE fake.setting, fake.looked, fake.pg_extension, fake.pg_available_extensions, fake.pg_settings, fake.pg_proc,
 		fake.pg_stat_activity, fake.pg_stat_replication, fake.health, fake.manager, fake.stat, fake.counter, fake.locks,
@@ -108,7 +109,7 @@ ALTER DATABASE postgres SET lock_election.max_memory = '1MB';
 SELECT well();
 SQL
 
-# The state for what follows.
+# Sets the state of a healthy server, with these changes.
 sub state
 {
 	my $sql = join ';', 'SELECT well()', @_;
@@ -137,7 +138,7 @@ my %well = (
 	clock => "ok     clock        differs by N ms from the server's");
 my @checks = qw(connection server preload extension client health manager workers rights waits counters settings replication clock);
 
-# How the doctor's lines differ from those of a server that is well; undef: there is none.
+# Checks all lines of doctor: those of a healthy server, except where %other has another text; undef: no such line.
 sub doctor_says
 {
 	my ($code, $name, %other) = @_;
@@ -152,12 +153,12 @@ sub doctor_says
 sub line { my ($result, $check, $text, $advice) = @_; return sprintf('%-6s %-12s %s', $result, $check, $text) . ($advice ? "\n" . ' ' x 20 . "-> $advice" : ''); }
 
 subtest 'doctor' => sub {
-	doctor_says(0, 'all is well');
+	doctor_says(0, 'a healthy server');
 
 	# --- library and extension
 	my %nothing_more = map { $_ => undef } qw(health manager workers rights waits counters);
 	state(q{DELETE FROM setting WHERE name ~ 'max_databases'});
-	doctor_says(1, 'not loaded', %nothing_more,
+	doctor_says(1, 'the library is not loaded', %nothing_more,
 		preload => line('WRONG', 'preload', 'lock_election is in shared_preload_libraries, but was not loaded', 'restart the server'));
 	my $preload = q{ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after the existing entries), and restart the server};
 	foreach my $list ('', 'other')
@@ -167,10 +168,10 @@ subtest 'doctor' => sub {
 			preload => line('WRONG', 'preload', 'lock_election is not in shared_preload_libraries' . ($list && ": $list"), $preload));
 	}
 	state(q{DELETE FROM pg_extension WHERE extversion = '1.1'});
-	doctor_says(1, 'not created', %nothing_more,
+	doctor_says(1, 'the extension is not created', %nothing_more,
 		extension => line('WRONG', 'extension', 'not installed in database "postgres"', 'CREATE EXTENSION lock_election, as a superuser; or lockctl install for the portable edition'));
 	state(q{DELETE FROM pg_extension WHERE extversion = '1.1'}, q{DELETE FROM pg_available_extensions WHERE name = 'lock_election'});
-	doctor_says(1, 'not there', %nothing_more,
+	doctor_says(1, 'the server has no files of the extension', %nothing_more,
 		extension => line('WRONG', 'extension', 'the server does not have its files',
 			q{install the package postgresql-NN-lock-election on the server's machine; or lockctl install for the portable edition}));
 	foreach my $case (
@@ -186,7 +187,7 @@ subtest 'doctor' => sub {
 		state("UPDATE pg_extension SET extversion = '$created' WHERE extversion = '1.1'",
 			defined $files ? "UPDATE pg_available_extensions SET default_version = '$files' WHERE name = 'lock_election'" : 'DELETE FROM pg_available_extensions',
 			defined $library ? "UPDATE setting SET value = '$library' WHERE name = 'lock_election.version'" : q{DELETE FROM setting WHERE name = 'lock_election.version'});
-		doctor_says(0, join(', ', map { $_ // 'none' } @$case[ 0 .. 2 ]),
+		doctor_says(0, 'created, files, library: ' . join(', ', map { $_ // 'none' } @$case[ 0 .. 2 ]),
 			extension => $text ? line('note', 'extension', "version $created; $text", $advice) : line('ok', 'extension', "version $created"));
 	}
 	state(q{DELETE FROM pg_proc WHERE proname = 'enqueue_permit' AND pronamespace = 'lock_election'::regnamespace});
@@ -200,9 +201,10 @@ subtest 'doctor' => sub {
 		manager => line('WRONG', 'manager', 'none runs for database "postgres"; 3 of 8 worker processes are used',
 			q{ALTER SYSTEM SET max_worker_processes = 16 or lock_election.max_databases higher, and restart; then look at the server's log}));
 	state(q{UPDATE setting SET value = '4' WHERE name ~ 'worker'});
-	doctor_says(0, 'one worker is left', workers => line('ok', 'workers', '3 of 4 worker processes are used'));
+	doctor_says(0, 'one worker process is unused', workers => line('ok', 'workers',
+		'3 of 4 worker processes are used'));
 	state(q{UPDATE setting SET value = '3' WHERE name ~ 'worker'});
-	doctor_says(0, 'no worker is left',
+	doctor_says(0, 'no worker process is unused',
 		workers => line('note', 'workers', '3 of 3 worker processes are used: none is left for one more database',
 			'ALTER SYSTEM SET max_worker_processes = 16, and restart the server'));
 	state(q{UPDATE health SET ok = false, problem = 'it hangs', request_wait = '7 s', standby_wait = '8 s'});
@@ -210,18 +212,19 @@ subtest 'doctor' => sub {
 		health => line('WRONG', 'health', 'it hangs (a request has waited for 00:00:07, a standby for 00:00:08)',
 			q{look at the lines below, and at the server's log}));
 	state(q{UPDATE health SET ok = false, problem = 'process 42 has locked the tables', request_wait = '0', standby_wait = '0', blocked_by = 42});
-	doctor_says(1, 'tables that are locked',
+	doctor_says(1, 'the tables are locked',
 		health => line('WRONG', 'health', 'process 42 has locked the tables', 'end the transaction of that process: SELECT pg_terminate_backend(42)'));
 	state(q{ALTER FUNCTION lock_election.health() RENAME TO hidden});
 	($rc, $out) = ctl('doctor');
 	my $cannot_tell = line('note', 'health', 'the extension cannot report it: ERROR:  function lock_election.health() does not exist; ');
-	like("$rc $out", qr/^0 .*^\Q$cannot_tell\E.*\n {20}-> ALTER EXTENSION lock_election UPDATE$/ms, 'no health()');
+	like("$rc $out", qr/^0 .*^\Q$cannot_tell\E.*\n {20}-> ALTER EXTENSION lock_election UPDATE$/ms,
+		'health() does not exist');
 	one('ALTER FUNCTION lock_election.hidden() RENAME TO health');
 
 	# --- what it does
 	my $wait = q{INSERT INTO waiters (name, kind, age) VALUES ('a job', 'lock', '35 s'), ('b', 'lock', '32 s'), ('a place', 'permit', '1 h')};
 	state(q{INSERT INTO waiters (name, age) VALUES ('a job', '25 s')}, q{INSERT INTO waiters (name, kind, age) VALUES ('a place', 'permit', '1 h')});
-	doctor_says(0, 'a short wait');
+	doctor_says(0, 'a short wait and a place');
 	my $by_hand = 'look at lock_election.waiters and lock_election.locks; evict_lock() evicts a holder';
 	foreach my $case (
 		[ [], q{'a job', which nobody holds}, $by_hand ],
@@ -238,7 +241,7 @@ subtest 'doctor' => sub {
 		my ($said) = $out =~ /^(.* waits .*\n.*-> .*)$/m;
 		$said =~ s/since 2\S+ \S+,/since T,/;
 		like($said, qr/^\Q${ \line('note', 'waits', 'somebody has waited ') }\E00:0[01]:\d\d for lock \Q$text\E\n {20}-> \Q$advice\E$/, "a long wait: $text");
-		is($rc, 0, 'is nothing wrong');
+		is($rc, 0, "exit code of a long wait: $text");
 	}
 	my $leader = q{INSERT INTO locks (kind, name, connected, time_left) VALUES ('election', 'e', %s, '3599.9 s')};
 	my $candidate = q{INSERT INTO waiters (kind, name, age) VALUES ('election', '%s', '%s s')};
@@ -251,7 +254,7 @@ subtest 'doctor' => sub {
 	}
 	state(sprintf($leader, 'false'), sprintf($candidate, 'e', 35));
 	(undef, $out) = ctl('doctor');
-	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if it no longer runs: lockctl release --force --now --election NAME$/m, 'a leader that has gone');
+	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if it no longer runs: lockctl release --force --now --election NAME$/m, 'candidates wait for a leader that is not connected');
 	foreach my $case (
 		[ 1, 'WRONG', 'UPDATE manager SET memory = 1048577', 'the locks take 1024 kB, more than lock_election.max_memory: no more locks are granted', 'ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()' ],
 		[ 1, 'WRONG', 'UPDATE stat SET key_violations = 1', 'a second holder was rejected 1 times: another program has written to the tables', q{look at the server's log, which has the tokens} ],
@@ -264,11 +267,11 @@ subtest 'doctor' => sub {
 		doctor_says($code, $text, counters => line($result, 'counters', $text, $advice));
 	}
 	state('UPDATE stat SET key_violations = 1, stalls = 1', q{UPDATE health SET ok = false});
-	is(ctl('doctor'), 1, 'two faults and a note');
+	is(ctl('doctor'), 1, 'two problems and a note');
 
 	# --- what may surprise
 	state();
-	doctor_says(0, 'a commit that does not wait', PGOPTIONS => '-c synchronous_commit=off',
+	doctor_says(0, 'synchronous_commit is off', PGOPTIONS => '-c synchronous_commit=off',
 		settings => line('note', 'settings', 'synchronous_commit is off: a crash can lose the newest locks', q{ALTER SYSTEM SET lock_election.min_durability = 'local'}));
 	foreach my $value ('none', 'elections')
 	{
@@ -278,7 +281,7 @@ subtest 'doctor' => sub {
 		doctor_says(0, "notify is $value", settings => "$told\n" . line('ok', 'settings', "fsync on, synchronous_commit local, notify $value"));
 	}
 	state(q{DELETE FROM setting WHERE name ~ 'notify'});
-	doctor_says(0, 'no such setting', settings => line('ok', 'settings', 'fsync on, synchronous_commit local, notify unknown'));
+	doctor_says(0, 'lock_election.notify does not exist', settings => line('ok', 'settings', 'fsync on, synchronous_commit local, notify unknown'));
 	foreach my $case ([ '3 s', undef ], [ '-3 s', undef ], [ '60 s', '60' ], [ '-60 s', '-60' ])
 	{
 		my ($ahead, $differs) = @$case;
@@ -299,7 +302,7 @@ subtest 'doctor' => sub {
 	doctor_says(0, 'no standby is synchronous', replication => line('note', 'replication', '2 standbys, none is synchronous: a failover can lose the newest locks', q{ALTER SYSTEM SET synchronous_standby_names = '*', and pg_reload_conf()}));
 	state(q{UPDATE setting SET value = 't' WHERE name = 'standby'}, q{TRUNCATE manager}, 'UPDATE stat SET stalls = 1',
 		q{UPDATE health SET ok = false, problem = 'a standby', request_wait = '0', standby_wait = '0'});
-	doctor_says(0, 'a standby',
+	doctor_says(0, 'doctor on a standby',
 		server => "ok     server       version $server_version, a standby",
 		health => line('ok', 'health', 'a standby'),
 		manager => line('ok', 'manager', 'none on a standby: locks are taken on the primary'),
@@ -310,28 +313,29 @@ subtest 'doctor' => sub {
 	wait_for_sql($node, q{SELECT pg_catalog.current_setting('fsync') = 'off' AND pg_catalog.current_setting('synchronous_standby_names') = '*'});
 	my $fsync = line('WRONG', 'settings', 'fsync is off: a crash can lose locks, and all other data', 'ALTER SYSTEM SET fsync = on');
 	state($streams);
-	doctor_says(1, 'no fsync, and the synchronous standby is not there', settings => $fsync,
+	doctor_says(1, 'fsync is off, and no synchronous standby is connected', settings => $fsync,
 		replication => line('WRONG', 'replication', 'synchronous_standby_names is set, but no standby is connected: nothing is granted',
 			'start the standby, or ALTER SYSTEM RESET synchronous_standby_names'));
 	foreach my $kind ('sync', 'quorum')
 	{
 		state($streams, "UPDATE pg_stat_replication SET sync_state = '$kind' WHERE state = 'catchup'");
-		doctor_says(1, "one is $kind", settings => $fsync, replication => line('ok', 'replication', '2 standbys, 1 synchronous'));
+		doctor_says(1, "one standby is $kind", settings => $fsync, replication => line('ok', 'replication', '2 standbys, 1 synchronous'));
 	}
 
 	# --- other formats
 	state(q{UPDATE pg_settings SET setting = 'a "b", c' WHERE name ~ 'preload'}, q{DELETE FROM setting WHERE name ~ 'max_databases'});
 	($rc, $out) = ctl('-o', 'csv', 'doctor');
 	my $csv = qq{check,result,text,advice\n"connection","ok","database ""postgres"" on $host, port $port, as $user",""\n"server","ok","version $server_version, a primary",""\n"preload","WRONG","lock_election is not in shared_preload_libraries: a ""b"", c","$preload"\n};
-	is(substr($out, 0, length $csv), $csv, 'CSV');
+	is(substr($out, 0, length $csv), $csv, 'doctor as CSV');
 	($rc, $out) = ctl('-o', 'json', 'doctor');
 	my $json = qq([{"check":"connection","result":"ok","text":"database \\"postgres\\" on $host, port $port, as $user","advice":""},\n {"check":"server","result":"ok","text":"version $server_version, a primary","advice":""},\n );
-	is(substr($out, 0, length $json), $json, 'JSON');
-	like($out, qr/,\n \{"check":"clock",[^\n]*\}\]\n\z/, 'which ends');
-	is(ctl('doctor', 'x'), 64, 'an argument');
+	is(substr($out, 0, length $json), $json, 'doctor as JSON');
+	like($out, qr/,\n \{"check":"clock",[^\n]*\}\]\n\z/, 'doctor as JSON: the last line');
+	is(ctl('doctor', 'x'), 64, 'doctor with an argument');
 };
 
-# One look is made before the first line; the manager starts again at the third one, and some counters from zero.
+# top reads once before its first line. At the third read, the manager has been restarted and some counters start at
+# zero.
 my @counters = (
 	q{UPDATE counter SET looks = '[1,3)', grants = 0, expiries = 0}, q{INSERT INTO setting VALUES ('ticks by', 'stat')},
 	q{TRUNCATE counter}, q{INSERT INTO counter SELECT int8range(n, n + 1), CASE n WHEN 4 THEN 100 ELSE 4 * n END, 24 * n
@@ -343,33 +347,33 @@ subtest 'top, as lines' => sub {
 	my @top = ('top', '--interval', '100ms', '--count');
 
 	state(@counters);
-	is((ctl('-o', 'csv', @top, 3))[1], join("\n", join(',', qw(locks waiters oldest), @titles), (map { join(',', 15, 3, '100.0', @$_) } @rates), ''), 'CSV');
+	is((ctl('-o', 'csv', @top, 3))[1], join("\n", join(',', qw(locks waiters oldest), @titles), (map { join(',', 15, 3, '100.0', @$_) } @rates), ''), 'top as CSV');
 	state(@counters);
 	my @objects = map { my $of = $_; '{"locks":15,"waiters":3,"oldest":100.0,' . join(',', map { qq("$titles[$_]":$of->[$_]) } 0 .. 7) . '}' } @rates;
-	is((ctl('-o', 'json', @top, 3))[1], join("\n", @objects, ''), 'JSON');
+	is((ctl('-o', 'json', @top, 3))[1], join("\n", @objects, ''), 'top as JSON');
 	state(@counters);
 	my $head = join(' ', map { sprintf '%9s', $_ } qw(locks waiters oldest), @titles);
 	my @lines = split /^/, (ctl(@top, 21))[1];
-	is(join('', @lines[ 0 .. 3 ]), join("\n", $head, (map { join ' ', map { sprintf '%9s', $_ } 15, 3, '100.0', @$_ } @rates), ''), 'a table');
-	is(join(' ', grep { $lines[$_] eq "$head\n" } 0 .. $#lines), '0 21', 'each twentieth line has a head');
-	is(scalar @lines, 23, 'as many as were asked for');
-	is(one('SELECT count(*), count(DISTINCT pid) FROM looked'), '22|1', 'one look before the first line and one for each, in one session');
+	is(join('', @lines[ 0 .. 3 ]), join("\n", $head, (map { join ' ', map { sprintf '%9s', $_ } 15, 3, '100.0', @$_ } @rates), ''), 'top as a table');
+	is(join(' ', grep { $lines[$_] eq "$head\n" } 0 .. $#lines), '0 21', 'a head before each 20 lines');
+	is(scalar @lines, 23, 'as many lines as --count');
+	is(one('SELECT count(*), count(DISTINCT pid) FROM looked'), '22|1', 'one read before the first line and one for each line, in one session');
 
 	state(@counters, 'TRUNCATE manager');
 	($rc, $out, $err) = ctl(@top, 1);
-	is("$rc $out$err", "69 lockctl: no manager runs for this database; see lockctl doctor\n", 'no manager');
+	is("$rc $out$err", "69 lockctl: no manager runs for this database; see lockctl doctor\n", 'top without a manager');
 	state(@counters);
 	my $c = start_ctl('top', '--interval', '100ms');
-	ok(wait_until(sub { $c->out =~ /\n.*\n/ }), 'a line');
+	ok(wait_until(sub { $c->out =~ /\n.*\n/ }), 'top prints a line');
 	one('ALTER VIEW lock_election.manager RENAME TO hidden');
-	ok(wait_until(sub { $c->err =~ /^lockctl: ERROR:  relation "lock_election.manager" does not exist; LINE 1: /m }), 'an error is told') or diag($c->err);
+	ok(wait_until(sub { $c->err =~ /^lockctl: ERROR:  relation "lock_election.manager" does not exist; LINE 1: /m }), 'top prints an error of the server') or diag($c->err);
 	one('ALTER VIEW lock_election.hidden RENAME TO manager');
 	my $lines = () = $c->out =~ /\n/g;
-	ok(wait_until(sub { $lines < (() = $c->out =~ /\n/g) }), 'and it goes on');
+	ok(wait_until(sub { $lines < (() = $c->out =~ /\n/g) }), 'top continues after an error');
 	one(q{SELECT pg_terminate_backend(pid) FROM fake.looked GROUP BY pid});
 	$lines = () = $c->out =~ /\n/g;
-	ok(wait_until(sub { $lines + 1 < (() = $c->out =~ /\n/g) }), 'also with a new session');
-	is(one('SELECT count(DISTINCT pid) FROM looked'), 2, 'one more');
+	ok(wait_until(sub { $lines + 1 < (() = $c->out =~ /\n/g) }), 'top continues after its session was terminated');
+	is(one('SELECT count(DISTINCT pid) FROM looked'), 2, 'top has opened a second session');
 	my $ours = 'FROM pg_catalog.pg_stat_activity WHERE pid IN (SELECT pid FROM fake.looked)';
 	my $goes_on = sub {
 		my ($name) = @_;
@@ -379,16 +383,16 @@ subtest 'top, as lines' => sub {
 	};
 	my $blocks = session($node);
 	$blocks->query($_) foreach 'BEGIN', 'LOCK TABLE fake.manager';
-	ok(wait_until(sub { $c->err =~ /^lockctl: no answer from the server$/m }), 'a server that does not answer') or diag($c->err);
+	ok(wait_until(sub { $c->err =~ /^lockctl: no answer from the server$/m }), 'top reports a server that does not reply') or diag($c->err);
 	$blocks->query('ROLLBACK');
-	$goes_on->('when it does, it goes on');
-	is(one("SELECT count(*) $ours AND application_name = 'lockctl top'"), 1, 'in a session of its name');
+	$goes_on->('top continues when the server replies');
+	is(one("SELECT count(*) $ours AND application_name = 'lockctl top'"), 1, 'the application_name of top');
 	$node->stop('immediate');
-	ok(wait_until(sub { $c->err =~ /^lockctl: connection to server .*failed: .*; .*Is the server running.*$/m }), 'a server that is not there') or diag($c->err);
+	ok(wait_until(sub { $c->err =~ /^lockctl: connection to server .*failed: .*; .*Is the server running.*$/m }), 'top reports a stopped server') or diag($c->err);
 	$node->start;
-	$goes_on->('when it is, it goes on');
+	$goes_on->('top continues when the server is started');
 	$c->kill('TERM');
-	is($c->wait . $c->signal, '14315', 'until a signal');
+	is($c->wait . $c->signal, '14315', 'SIGTERM ends top');
 };
 
 # --- top on a terminal: each key leads to one look ---
@@ -421,7 +425,7 @@ sub open_top
 	return ok(tmux('new-session', '-d', '-x', $width, '-y', $height, "@with $lockctl top --interval 1h"), "${width}x$height");
 }
 
-# What a lock has in each column; in the order of their names. Seconds, and how they are shown.
+# The columns of each lock, by name. Durations as seconds, and as top shows them.
 my @spans = ([ 0.5, '0.5s' ], [ 99.9, '99.9s' ], [ 100, '1m40s' ], [ 161.7, '2m41s' ], [ 5999, '99m59s' ], [ 6000, '1h40m' ], [ 359999, '99h59m' ], [ 360000, '4d' ]);
 my @held = map { { name => sprintf('lock %02d', $_), mode => $_ % 3 ? 'exclusive' : 'shared', owner => "owner $_", age => $spans[ $_ * 3 % 8 ], left => $spans[ 7 - $_ % 8 ], waiters => $_ % 4 } } 1 .. 15;
 $held[0]{name} = 'lock 01' . 'x' x 40;
@@ -442,7 +446,7 @@ sub in_order
 	return sort { $compare->($a, $b) || $a->{name} cmp $b->{name} } @held;
 }
 
-# At most so many columns: a letter takes one, of those that are used here, or two.
+# Cuts a text to a number of columns. The wide letters used here take two columns, all others one.
 sub cut
 {
 	my ($text, $columns) = @_;
@@ -457,7 +461,7 @@ sub cut
 	return $cut;
 }
 
-# name, mode and owner of so many columns, two of which keep one free; three more columns of nine
+# Formats name, mode and owner in the given widths (the first two keep one column free), and three columns of nine.
 sub row
 {
 	my ($columns, @field) = @_;
@@ -472,7 +476,7 @@ sub row
 	return ($text . sprintf('%9s%9s%9s', @field[ 3 .. 5 ])) =~ s/ +$//r;
 }
 
-# Waits for what the whole screen is to show.
+# Waits until the whole screen has this content.
 sub shows
 {
 	my ($title, $name, $columns, $rates, $status, @rows) = @_;
@@ -504,7 +508,7 @@ subtest 'top on a terminal' => sub {
 	my ($keys, $page, $columns) = (0, 6, [ 21, 10, 22 ]);
 	my $rates = '';
 	my $help = '   q quit  l w e views  s sort  r reverse';
-	# keys, and what they lead to: the order, or the first row of it
+	# Sends a key, and waits for the locks in an order, from the row with this index.
 	my $locks = sub {
 		my ($key, $by, $from, $up, $what) = @_;
 		my $order = { name => 'name', age => 'age', left => 'time left', waiters => 'count' }->{$by};
@@ -540,7 +544,7 @@ subtest 'top on a terminal' => sub {
 	$others->('Tab', 'waiters', @waiters);
 	$others->('Tab', 'elections', @leaders);
 	$locks->('Tab', 'waiters', 0, 0);
-	cmp_ok(one('SELECT count(*) FROM looked'), '<=', $keys + 1, 'there is no other look');
+	cmp_ok(one('SELECT count(*) FROM looked'), '<=', $keys + 1, 'each key leads to at most one read');
 
 	one('INSERT INTO hidden_manager SELECT * FROM manager; TRUNCATE manager');
 	tmux('send-keys', 'x');
@@ -549,7 +553,7 @@ subtest 'top on a terminal' => sub {
 	tmux('send-keys', 'Q');
 	ok(wait_until(sub { !tmux('has-session') }), 'Q quits');
 
-	# a width that the rates fill to the last column; one with wider columns, and a shorter one
+	# A width that the rates fill to the last column; and a greater width with wider columns.
 	foreach my $case ([ 89, [ 24, 10, 28 ], '  expiries 6.0' ], [ 120, [ 37, 18, 38 ], '  expiries 6.0  batches 7.0  xids 800' ])
 	{
 		state(@state);
@@ -562,10 +566,10 @@ subtest 'top on a terminal' => sub {
 		ok(wait_until(sub { !tmux('has-session') }), 'q quits');
 	}
 
-	# bytes that are no letters here
+	# bytes that are not letters in the encoding of the terminal
 	state(@counters, "INSERT INTO locks (name, owner) VALUES ('\x{e9}xy\x{e9}', '\x{e9}!')");
 	open_top(80, 10, 'PGCLIENTENCODING=LATIN1');
-	ok(wait_until(sub { screen() =~ /^[?]xy[?] +exclusive +[?]!/m }), 'in another encoding than the terminal has') or diag(screen());
+	ok(wait_until(sub { screen() =~ /^[?]xy[?] +exclusive +[?]!/m }), 'top replaces bytes that are invalid in the encoding of the terminal') or diag(screen());
 	tmux('send-keys', 'q');
 	ok(wait_until(sub { !tmux('has-session') }), 'q quits');
 };
@@ -579,17 +583,17 @@ subtest 'tables' => sub {
 		q{UPDATE locks SET evicted = NULL WHERE name ~ '04'}, q{UPDATE elections SET evicted = true WHERE election = 'boss'});
 
 	state(@state, @locks);
-	is((ctl('locks', 'lock 03'))[1], <<"TABLE", 'one lock');
+	is((ctl('locks', 'lock 03'))[1], <<"TABLE", 'locks: one name');
 kind  name     mode    owner @{[ ' ' x 62 ]} token  acquired_at             time_left  waiters  pid  connected  evicted
 lock  lock 03  shared  $long  12345  2026-01-01 11:58:24+00  01:39:59         3    7  t          t
 TABLE
-	is((ctl('-v', 'locks', 'lock 03'))[1], <<"TABLE", 'with all that there is');
+	is((ctl('-v', 'locks', 'lock 03'))[1], <<"TABLE", 'locks -v: all columns');
 kind  name     slot  mode    owner @{[ ' ' x 62 ]} role      token  pid  connected  acquired_at               time_left  closed_until  waiters  evicted
 lock  lock 03     0  shared  $long  somebody  12345    7  t          2026-01-01 11:58:24.1+00  01:39:59                       3  t
 TABLE
 	my $in_name = ' ' x 63;
 	my $in_owner = ' ' x 60;
-	is((ctl('locks'))[1], <<"TABLE", 'letters of two columns');
+	is((ctl('locks'))[1], <<"TABLE", 'locks: letters that take two columns');
 kind    name   $in_name mode       owner   $in_owner token  acquired_at             time_left   waiters  pid  connected  evicted
 lock    lock 01$x@{[ ' ' x 22 ]}  exclusive  owner 1 $in_owner        2026-01-01 11:57:22+00  99:59:59          1                  f
 lock    lock 02 é$wide  exclusive  owner 2 $in_owner        2025-12-28 08:00:05+00  01:40:00          2                  f
@@ -603,17 +607,17 @@ lock  lock 07         1  exclusive  me     2026-01-01 11:59:59+00
 lock  lock 08         2  exclusive  you    2026-01-01 11:59:57+00                  
 lock  lock 09         1  exclusive  she    2026-01-01 11:59:58+00                  
 TABLE
-	# bytes that are no letters here take a column each
+	# Bytes that are not letters in the encoding of the terminal take one column each.
 	one(q{UPDATE waiters SET name = 'éxyé', owner = 'é' WHERE name = 'lock 07'});
 	my $in_utf8 = (ctl('waiters'))[1];
-	like($in_utf8, qr/^lock  éxyé    /m, 'two letters');
-	is((ctl({ env => { PGCLIENTENCODING => 'LATIN1' } }, 'waiters'))[1], $in_utf8 =~ s/é/\xe9/gr, 'in another encoding than the terminal has');
+	like($in_utf8, qr/^lock  éxyé    /m, 'waiters: letters of two bytes');
+	is((ctl({ env => { PGCLIENTENCODING => 'LATIN1' } }, 'waiters'))[1], $in_utf8 =~ s/é/\xe9/gr, 'waiters: letters in another encoding than that of the terminal');
 	is((ctl('elections'))[1], <<'TABLE', 'elections');
 election  candidate   term  elected_at              valid_for  waiting  evicted
 boss      the leader     5  2026-01-01 11:56:44+00  00:00:09         2  t
 chief     she            6  2026-01-01 11:55:04+00  00:00:08         0  f
 TABLE
-	# what the server says of an error, and the code of its kind; in CSV it comes behind the head
+	# The message and the exit code for errors of the server. As CSV, the error comes after the header.
 	one(q{CREATE FUNCTION fails(code text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'it fails' USING ERRCODE = code, HINT = 'no'; END $$});
 	one('ALTER VIEW lock_election.waiters RENAME TO hidden');
 	foreach my $case ([ LE001 => 4 ], [ '22023' => 64 ], [ '23505' => 69 ], [ '42501' => 69 ])
@@ -639,7 +643,7 @@ TABLE
 	is((ctl('status'))[1], join('', map { sprintf("%-15s  %s\n", @$_) } @status), 'status');
 	one('TRUNCATE manager');
 	($rc, $out, $err) = ctl('status');
-	is("$rc $out$err", qq{69 lockctl: no manager runs for database "postgres"; see lockctl doctor\n}, 'without a manager');
+	is("$rc $out$err", qq{69 lockctl: no manager runs for database "postgres"; see lockctl doctor\n}, 'status without a manager');
 };
 
 subtest 'watch' => sub {
@@ -650,7 +654,7 @@ subtest 'watch' => sub {
 			('[1,3)', 'lock', 'a, "b"', 0, NULL, 5, '4 s', 1), ('[3,9)', 'lock', 'c', 0, 'me', 8, '8 s', 0), ('[1,9)', 'permit', 'p', 2, 'me', 3, '4 s', 0),
 			('[2,9)', 'permit', 'p', 10, 'you', 4, '4 s', 2),
 			('[1,3)', 'permit', 'q', 2, 'me', 11, '4 s', 0), ('[1,9)', 'permit', 'q', 10, 'you', 12, '4 s', 0), ('[1,9)', 'election', 'e', 0, 'me', 1, '4 s', 0)});
-	# since when: by the clock, which goes on
+	# The time of the acquire, on a clock that advances.
 	one(q{CREATE OR REPLACE VIEW lock_election.locks AS SELECT kind, name, slot, mode, owner, role, token, pid, connected,
 		timestamptz '2026-01-01' + CASE WHEN n = 4 AND name = 'c' THEN 2 * age ELSE age END AS acquired_at, time_left, NULL::timestamptz AS closed_until,
 		CASE WHEN n = 4 THEN waiters + 1 ELSE waiters END AS waiters, evicted FROM fake.look('locks') n, fake.locks WHERE looks @> n});
@@ -665,18 +669,18 @@ subtest 'watch' => sub {
 	my $said = join '', map { my ($event, $kind, $name, $owner, $waiters, $look) = @$_;
 		sprintf("%s  %-8s %-8s %s  %s%s waiting\n", $at[ $look // 0 ], $event, $kind, $name, $owner && "$owner  ", $waiters) } @events;
 	my ($rc, $out) = ctl(@watch);
-	is("$rc $out", "0 $said", 'each change, as a line');
+	is("$rc $out", "0 $said", 'watch prints a line for each change');
 	one('ALTER SEQUENCE looks RESTART');
 	$said = join '', "event,at,kind,name,owner,waiters\n", map { my ($event, $kind, $name, $owner, $waiters, $look) = @$_;
 		join(',', $event, $at[ $look // 0 ], $kind, $name =~ /"/ ? '"a, ""b"""' : $name, $owner, $waiters) . "\n" } @events;
-	is((ctl('-o', 'csv', @watch))[1], $said, 'as CSV');
+	is((ctl('-o', 'csv', @watch))[1], $said, 'watch as CSV');
 	one('ALTER SEQUENCE looks RESTART');
 	my @json = split /^/, (ctl('-o', 'json', @watch))[1];
-	is(scalar @json, @events, 'as JSON');
-	like($json[5], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0,"evicted":false\}\}$/, 'one of them');
+	is(scalar @json, @events, 'watch as JSON: number of events');
+	like($json[5], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0,"evicted":false\}\}$/, 'watch as JSON: an event');
 	one('ALTER SEQUENCE looks RESTART');
-	is((ctl(@watch, 'c'))[1] =~ s/.*  (granted)/$1/gr, "granted  lock     c  me  0 waiting\ngranted  lock     c  me  1 waiting\n", 'one name');
-	is(ctl('watch', 'c', 'd'), 64, 'not two');
+	is((ctl(@watch, 'c'))[1] =~ s/.*  (granted)/$1/gr, "granted  lock     c  me  0 waiting\ngranted  lock     c  me  1 waiting\n", 'watch with a name');
+	is(ctl('watch', 'c', 'd'), 64, 'watch with two names');
 };
 
 $node->stop;

@@ -13,7 +13,7 @@ my $node = new_node('main');
 ctl_node($node);
 my ($rc, $out, $err);
 
-# The message to the letter, where to read more, and nothing else.
+# Checks that lockctl prints exactly this message and the hint to --help, and exits with 64.
 sub refused
 {
 	my ($message, @args) = @_;
@@ -50,7 +50,7 @@ subtest 'words' => sub {
 	{
 		refused(@$case);
 	}
-	is(ctl('locks', '--', '-x'), 1, 'behind -- a name may begin with -');
+	is(ctl('locks', '--', '-x'), 1, 'after --, a name can start with -');
 	one(q{SELECT acquire_lock('seen'), acquire_lock('other')});
 	is((ctl('watch', '--count', 1, @$_))[1] =~ s/.*held/held/r, "held     lock     seen  0 waiting\n", "watch @$_") foreach ['seen'], [ '--', 'seen' ];
 	one(q{SELECT force_release_lock('seen'), force_release_lock('other')});
@@ -72,12 +72,12 @@ subtest 'options' => sub {
 	}
 	refused('unknown option "--nothing"', $_, '--nothing') foreach qw(lock elect locks status watch top doctor shard);
 	refused('unknown option "--nothing"', '--nothing', 'locks');
-	# they may stand behind words
+	# options after words
 	refused('unknown option "--nothing"', @$_, '--nothing') foreach [qw(lock x)], [qw(elect x y)], [qw(held x 1)], [qw(locks x)],
 	  [qw(watch x)], [qw(top x)], [qw(doctor x)], [qw(shard x)];
 	my $shards = PostgreSQL::Test::Utils::tempdir() . '/shards';
 	append_to_file($shards, "one dbname=postgres\n");
-	is((ctl('shard', 'x', '-S', $shards))[1], "one\n", 'also those of every command');
+	is((ctl('shard', 'x', '-S', $shards))[1], "one\n", 'an option of every command after words');
 	refused('option "-h" needs a value', 'locks', '-h');
 	refused('-o: "xml" is not table, json or csv', '-o', 'xml', 'locks');
 	foreach my $case (
@@ -123,7 +123,7 @@ subtest 'durations' => sub {
 		my ($text, $interval) = @$case;
 		my $ttl = '';
 
-		# on a busy machine the shortest are over before they are looked at
+		# On a busy machine, the shortest leases can expire before their row is read: retry.
 		wait_until(
 			sub {
 				chomp(my $lease = (ctl('lease', 'grant', '--ttl', $text))[1]);
@@ -155,52 +155,53 @@ subtest 'addresses' => sub {
 	{
 		refused(qq{--http: "$address" is not ADDR:PORT}, 'elect', 'x', 'y', '--http', $address, 'true');
 	}
-	# the longest host that fits is looked for, and not found
+	# The longest host that fits is looked up, and not found.
 	foreach my $host ('nowhere.invalid', 'x' x 255)
 	{
 		($rc, $out, $err) = ctl('elect', 'x', 'y', '--http', "$host:$port", 'true');
-		like("$rc $err", qr/^64 lockctl: --http: "$host:$port": [A-Z]/, 'a host that is not there');
+		like("$rc $err", qr/^64 lockctl: --http: "$host:$port": [A-Z]/, 'a host that does not exist');
 	}
   SKIP:
 	{
 		skip 'no IPv6 here', 1 unless IO::Socket::IP->new(LocalHost => '::1', Listen => 1);
 		my $c = start_ctl('elect', 'x', 'y', '--http', "[::1]:$port");
-		ok(wait_until(sub { IO::Socket::IP->new(PeerHost => '::1', PeerPort => $port) }), 'in brackets') or diag($c->err);
+		ok(wait_until(sub { IO::Socket::IP->new(PeerHost => '::1', PeerPort => $port) }), 'an IPv6 address in brackets') or diag($c->err);
 		$c->kill('TERM');
-		is($c->wait, 143, 'ended');
+		is($c->wait, 143, 'lockctl exits after SIGTERM');
 	}
 };
 
 subtest 'texts' => sub {
 	($rc, $out, $err) = ctl('locks', "caf\xe9");
-	like("$rc $err", qr/^64 lockctl: "caf\xe9": .*multibyte character/, 'a name that is no UTF-8');
+	like("$rc $err", qr/^64 lockctl: "caf\xe9": .*multibyte character/, 'a name that is not UTF-8');
 	refused('cannot parse the connection string: there is no such option', 'locks', '-d', 'nothing=here');
 	refused('the arguments are too long', $_, 'x' x 9000, $_ eq 'held' ? 1 : ()) foreach 'held', 'locks';
 	my $role = q{o'b\r "x" y};
 	one(q{CREATE ROLE "o'b\r ""x"" y" LOGIN});
-	like((ctl('-U', $role, 'doctor'))[1], qr/^ok +connection .* as \Q$role\E$/m, 'a name with quotes reaches the server as it is');
-	like((ctl('-d', "user='o\\'b\\\\r \"x\" y' dbname=postgres", 'doctor'))[1], qr/^ok +connection .* as \Q$role\E$/m, 'also out of a connection string');
+	like((ctl('-U', $role, 'doctor'))[1], qr/^ok +connection .* as \Q$role\E$/m, 'a role name with quotes is passed to the server unchanged');
+	like((ctl('-d', "user='o\\'b\\\\r \"x\" y' dbname=postgres", 'doctor'))[1], qr/^ok +connection .* as \Q$role\E$/m, 'a role name with quotes in a connection string');
 };
 
-# What the others do not try.
+# Cases that no other test covers.
 subtest 'shared locks, and locks that stay closed' => sub {
 	my @tokens = map { chomp(my $token = (ctl('acquire', 'x', $_, '--try', '--ttl', '1h'))[1]); $token } '-s', '--shared';
 	is(one(q{SELECT string_agg(mode, ' ') FROM lock_election.locks}), 'shared shared', 'two holders');
-	is(ctl('acquire', 'x', '--try'), 3, 'not beside an exclusive one');
+	is(ctl('acquire', 'x', '--try'), 3, 'an exclusive lock is not granted beside shared ones');
 	is(ctl('release', 'x', $_), 0, 'released') foreach @tokens;
 	chomp(my $token = (ctl('acquire', 'x', '--ttl', '1h'))[1]);
 	is(ctl('release', 'x', $token, '--hold-for', '2min'), 0, 'released, and closed for a while');
-	is(one(q{SELECT mode IS NULL AND closed_until > now() + interval '1 min' FROM lock_election.locks WHERE name = 'x'}), 't', 'it is');
-	is(ctl('acquire', 'x', '--try'), 3, 'for everybody');
-	like(join('', ctl('release', '--force', 'x')), qr/\A40\nlockctl: nobody holds lock "x"; it is closed until \S+ \S+, and --now would open it\n\z/, 'nobody to evict');
-	is(join('', ctl('release', '--force', '--now', 'x')), qq{00\n}, 'and open again by force');
+	is(one(q{SELECT mode IS NULL AND closed_until > now() + interval '1 min' FROM lock_election.locks WHERE name = 'x'}), 't', 'the name is closed after release --hold-for');
+	is(ctl('acquire', 'x', '--try'), 3, 'a closed name is not granted');
+	like(join('', ctl('release', '--force', 'x')), qr/\A40\nlockctl: nobody holds lock "x"; it is closed until \S+ \S+, and --now would open it\n\z/, 'release --force of a closed name evicts nobody');
+	is(join('', ctl('release', '--force', '--now', 'x')), qq{00\n}, 'release --force --now opens the name');
 	one(q{SELECT campaign('x', 'me')});
 	is((ctl('release', '--force', '--election', 'x'))[1], "1\n", 'the leader of an election of that name is evicted');
-	is(one('SELECT evicted FROM lock_election.elections'), 't', 'and leads on');
-	is((ctl('release', '--force', '--now', '--election', 'x'))[1], "1\n", 'or ends');
-	is(join('', ctl('release', '--force', @$_, '--election', 'x')), qq{40\nlockctl: nobody leads election "x"\n}, 'once') foreach [], ['--now'];
-	is(join('', ctl('-o', 'csv', 'release', '--force', 'nothing')), qq{4evicted\n0\nlockctl: nobody holds lock "nothing" (for an election, use --election)\n}, 'as CSV');
-	is(join('', ctl('-o', 'csv', 'release', '--force', '--now', 'nothing')), qq{4ended\n0\nlockctl: nobody holds lock "nothing" (for an election, use --election)\n}, 'as CSV');
+	is(one('SELECT evicted FROM lock_election.elections'), 't', 'the evicted leader still leads');
+	is((ctl('release', '--force', '--now', '--election', 'x'))[1], "1\n",
+		'release --force --now --election ends the leader');
+	is(join('', ctl('release', '--force', @$_, '--election', 'x')), qq{40\nlockctl: nobody leads election "x"\n}, 'nobody leads after release --force --now') foreach [], ['--now'];
+	is(join('', ctl('-o', 'csv', 'release', '--force', 'nothing')), qq{4evicted\n0\nlockctl: nobody holds lock "nothing" (for an election, use --election)\n}, 'release --force as CSV');
+	is(join('', ctl('-o', 'csv', 'release', '--force', '--now', 'nothing')), qq{4ended\n0\nlockctl: nobody holds lock "nothing" (for an election, use --election)\n}, 'release --force --now as CSV');
 	nothing_left($node);
 };
 

@@ -28,8 +28,8 @@ subtest 'a role whose transactions are read-only' => sub {
 	is(ctl($oncall, 'held', 'x', $token), 0, 'held');
 	is(ctl($oncall, 'renew', 'x', $token), 0, 'renew');
 	is(join('', ctl($oncall, qw(-q release --force x))), "01\n", 'release --force');
-	is(join('', ctl($oncall, qw(-q release --force --now x))), "01\n", 'at once');
-	is(ctl($oncall, 'release', 'x', $token), 4, 'release');
+	is(join('', ctl($oncall, qw(-q release --force --now x))), "01\n", 'release --force --now');
+	is(ctl($oncall, 'release', 'x', $token), 4, 'release after the holder was ended');
 	chomp(my $lease = (ctl($oncall, qw(lease grant)))[1]);
 	is(ctl($oncall, 'lease', @$_, $lease), 0, "lease @$_") foreach ['ttl'], [ 'keep-alive', '--once' ], ['revoke'];
 	foreach my $case (['locks'], ['waiters'], ['elections'], ['status'], [qw(watch --count 1)], [qw(lease list)])
@@ -37,16 +37,18 @@ subtest 'a role whose transactions are read-only' => sub {
 		is(ctl($oncall, '-o', $_, @$case), 0, "@$case as $_") foreach qw(table json csv);
 	}
 	($rc, $out) = ctl($oncall, 'doctor');
-	is(join(' ', $out =~ /^WRONG +(\w+)/mg), 'settings', 'doctor finds nothing wrong in it: that is fsync');
-	# the line of the first page
+	is(join(' ', $out =~ /^WRONG +(\w+)/mg), 'settings', 'doctor reports no problem except fsync');
+	# the line of the crontab on the first page
 	my ($line) = slurp_file('README.md') =~ m{^0 3 \* \* \* +\S*lockctl (lock .*) -- \S+report$}m;
-	is(join('', ctl($oncall, split(' ', $line), '--', 'echo', 'ran')), "0ran\n", 'the line of the crontab');
-	is(join('', ctl($oncall, split(' ', $line), '--', 'echo', 'ran')), '3', 'once');
+	is(join('', ctl($oncall, split(' ', $line), '--', 'echo', 'ran')), "0ran\n",
+		'the line of the crontab runs its command');
+	is(join('', ctl($oncall, split(' ', $line), '--', 'echo', 'ran')), '3',
+		'the line of the crontab does not run its command a second time');
 	one(q{SELECT force_release_lock('nightly')});
 	nothing_left($node);
 };
 
-subtest 'a schema that gets another name' => sub {
+subtest 'a schema is renamed' => sub {
 	my $moves = 0;
 	my $move = sub {
 		$moves++;
@@ -62,7 +64,7 @@ subtest 'a schema that gets another name' => sub {
 	ok(wait_until($kept), 'a command runs');
 	chomp(my $lease = (ctl($moved, qw(lease grant --ttl 3s)))[1]);
 	my $keeper = start_ctl($moved, qw(lease keep-alive), $lease);
-	# each for longer than a TTL
+	# waits after each renaming for longer than a TTL
 	foreach my $round (1 .. 2)
 	{
 		my $end = Time::HiRes::time() + 4;
@@ -70,30 +72,33 @@ subtest 'a schema that gets another name' => sub {
 		$move->();
 		wait_until(sub { Time::HiRes::time() > $end });
 	}
-	ok($kept->(), 'the lock is held');
-	is(ctl($moved, 'lease', 'ttl', $lease), 0, 'and the lease is there');
+	ok($kept->(), 'the lock is held after the schema was renamed');
+	is(ctl($moved, 'lease', 'ttl', $lease), 0, 'the lease is valid after the schema was renamed');
 	$held->kill('TERM');
-	is($held->wait, 143, 'the command has not been ended before');
-	is(ctl($moved, 'lease', 'revoke', $lease), 0, 'revoked');
-	is($keeper->wait, 4, 'which is told');
+	is($held->wait, 143, 'the command runs until SIGTERM');
+	is(ctl($moved, 'lease', 'revoke', $lease), 0, 'lease revoke after the schema was renamed');
+	is($keeper->wait, 4, 'keep-alive exits with 4 after the revoke');
 };
 
-subtest 'names that a command cannot be given' => sub {
+subtest 'names that are too long for the environment of a command' => sub {
 	my @names = map { sprintf 'n%03d%s', $_, 'x' x 246 } 1 .. 600;
 	my $grants = one('SELECT grants FROM lock_election.stat');
 
 	($rc, $out, $err) = ctl(qw(lock --try --ttl 5s first), (map { ('--and', $_) } @names), '--', 'echo', 'ran');
-	like("$rc$out$err", qr/^64lockctl: the names of 601 locks are too long for the command: LOCK_NAMES has 15\d{4} bytes, at most 131072 are allowed\n/, 'too many');
+	like("$rc$out$err", qr/^64lockctl: the names of 601 locks are too long for the command: LOCK_NAMES has 15\d{4} bytes, at most 131072 are allowed\n/, 'LOCK_NAMES would be too long');
 	{
-		# each of these characters takes six
+		# each of these characters takes six bytes in LOCK_NAMES
 		my @control = map { sprintf "%d%s", $_, "\x01" x 240 } 1 .. 100;
 
-		is(ctl(qw(lock --try first), (map { ('--and', $_) } @control), '--', 'echo', 'ran'), 64, 'or too many of another kind');
+		is(ctl(qw(lock --try first), (map { ('--and', $_) } @control), '--', 'echo', 'ran'), 64, 'LOCK_NAMES would be too long with escaped characters');
 	}
 	my @most = @names[ 0 .. 499 ];
-	is(join('', ctl(qw(lock --try --ttl 60s first), (map { ('--and', $_) } @most), '--', 'sh', '-c', 'echo ${#LOCK_NAMES}')), '0' . (500 * 254 + 9) . "\n", '500 of them run');
-	cmp_ok(one('SELECT grants FROM lock_election.stat'), '>', $grants, 'which acquired them');
-	# lockctl itself has just room for this environment, and the command, whose LOCK_NAMES has six bytes for each of these characters, has not
+	is(join('', ctl(qw(lock --try --ttl 60s first), (map { ('--and', $_) } @most), '--', 'sh', '-c', 'echo ${#LOCK_NAMES}')), '0' . (500 * 254 + 9) . "\n",
+		'a command with 500 long names runs');
+	cmp_ok(one('SELECT grants FROM lock_election.stat'), '>', $grants,
+		'the command with 500 names has acquired its locks');
+	# This environment just fits for lockctl itself. It does not fit for the command, because LOCK_NAMES has six bytes
+	# for each of these characters.
 	my %large = ((map { ("LARGE$_" => 'x' x 131000) } 1 .. 15), LARGE => 'x' x 90000);
 	my @control = map { sprintf "%d%s", $_, "\x01" x 240 } 1 .. 60;
   SKIP:
@@ -101,20 +106,20 @@ subtest 'names that a command cannot be given' => sub {
 		skip 'another limit here', 1 unless `getconf ARG_MAX` == 2097152;
 		$grants = one('SELECT grants FROM lock_election.stat');
 		($rc, $out, $err) = ctl({ env => \%large }, qw(lock --try first), (map { ('--and', $_) } @control), '--', 'echo', 'ran');
-		like("$rc$out$err", qr/^64lockctl: the command cannot run: its arguments and its environment have 2\d{6} bytes, at most 2097152 are allowed\n/, 'also all together');
+		like("$rc$out$err", qr/^64lockctl: the command cannot run: its arguments and its environment have 2\d{6} bytes, at most 2097152 are allowed\n/, 'arguments and environment together are too long');
 	}
-	is(one('SELECT grants FROM lock_election.stat'), $grants, 'an environment that is too large is seen before');
+	is(one('SELECT grants FROM lock_election.stat'), $grants, 'nothing is acquired if the environment is too large');
 	nothing_left($node);
 };
 
 subtest 'a wait that is shorter than a round trip' => sub {
-	# it is over when lockctl has connected
-	is(join('', ctl(qw(lock --wait 1ms x -- echo ran))), "0ran\n", 'a lock that is free');
-	is(join('', ctl(qw(lock --wait 1ms --and y x -- echo ran))), "0ran\n", 'several');
-	is(join('', ctl(qw(elect --wait 1ms x me -- echo ran))), "0ran\n", 'an election');
+	# the wait has timed out before lockctl has connected
+	is(join('', ctl(qw(lock --wait 1ms x -- echo ran))), "0ran\n", 'a free lock is acquired');
+	is(join('', ctl(qw(lock --wait 1ms --and y x -- echo ran))), "0ran\n", 'several free locks are acquired');
+	is(join('', ctl(qw(elect --wait 1ms x me -- echo ran))), "0ran\n", 'an election without a leader is won');
 	one(q{SELECT acquire_lock('x'), campaign('x', 'you')});
-	is(ctl(qw(lock --wait 1ms x -- echo ran)), 3, 'a lock that is not');
-	is(ctl(qw(elect --wait 1ms x me -- echo ran)), 3, 'an election that is not');
+	is(ctl(qw(lock --wait 1ms x -- echo ran)), 3, 'a held lock is not acquired');
+	is(ctl(qw(elect --wait 1ms x me -- echo ran)), 3, 'an election with a leader is not won');
 	is(one('SELECT count(*) FROM lock_election.waiters'), 0, 'nobody waits');
 	one(q{SELECT force_release_lock('x'), force_resign('x')});
 	nothing_left($node);
@@ -147,7 +152,7 @@ subtest 'passwords' => sub {
 			ok($rc != 0 && "$out$err" ne '' && "$out$err" !~ /S3cr3t/, "@$command: $key") or diag("$rc $out$err");
 		}
 	}
-	# words that stand in a wrong place
+	# words in a wrong position
 	foreach my $words ([$uri], [ 'help', $uri ], [ 'locks', 'a', $uri ], [ 'doctor', $uri ], [ 'release', 'x', 1, $uri ], [ 'watch', 'a', $uri ], [ 'lock', '--try', '--', $uri ],
 		[ 'lock', "-Z$uri" ])
 	{

@@ -15,7 +15,7 @@ my $node = new_node('main', conf => "fsync = on\n");
 ctl_node($node);
 my ($rc, $out, $err);
 
-# As hardening guides ask, before and after.
+# Rights are revoked before and after the extension is created, as hardening guides recommend.
 $node->safe_psql('postgres', 'CREATE ROLE workers; CREATE ROLE worker LOGIN IN ROLE workers; CREATE DATABASE hard');
 my $hard = sub { return $node->safe_psql('hard', @_); };
 $hard->(q{
@@ -29,7 +29,7 @@ $hard->(q{
 
 sub worker { return ctl({ env => { PGUSER => 'worker', PGDATABASE => 'hard' } }, @_); }
 
-# The findings of doctor, by its result.
+# Runs doctor; returns its exit code, the checks by result, and the text.
 sub findings
 {
 	my ($rc, $out) = worker('doctor');
@@ -40,25 +40,28 @@ sub findings
 }
 
 my ($code, $found, $text) = findings();
-is($code, 1, 'a role without any right is told so');
-is_deeply([ @$found{qw(note WRONG)} ], [ 'manager rights waits counters', 'health' ], 'and of nothing else') or diag($text);
-is(() = $text =~ /worker may not/g, 4, 'by name');
-is(() = $text =~ /-> GRANT USAGE ON SCHEMA lock_election/g, 4, 'with what to do');
-unlike($text, qr/ALTER EXTENSION|max_worker_processes|none runs|no failed batch/, 'not what would not help');
-like((worker('status'))[2], qr/permission denied/, 'other commands say what is denied');
+is($code, 1, 'doctor of a role without any right exits with 1');
+is_deeply([ @$found{qw(note WRONG)} ], [ 'manager rights waits counters', 'health' ],
+	'doctor reports only checks that need the missing rights') or diag($text);
+is(() = $text =~ /worker may not/g, 4, 'doctor names the role');
+is(() = $text =~ /-> GRANT USAGE ON SCHEMA lock_election/g, 4, 'doctor advises GRANT USAGE');
+unlike($text, qr/ALTER EXTENSION|max_worker_processes|none runs|no failed batch/,
+	'doctor gives no advice that would not help');
+like((worker('status'))[2], qr/permission denied/, 'status prints the error of the server');
 
-# What the page says, to the letter.
+# The statements of the page, unchanged.
 my @blocks = map { $_->{text} } grep { $_->{section} eq 'Roles' && $_->{word} eq 'sql' && $_->{text} =~ /^GRANT (?:USAGE|EXECUTE)/m && $_->{text} !~ /acquire_report/ }
   blocks_of(slurp_file('docs/operation/shared-server.md'));
 is(scalar(@blocks), 3, 'three lists of rights');
 $hard->('GRANT USAGE ON SCHEMA locks TO workers');
 $hard->("SET search_path = locks;\n" . s/^DO .*?^END \$\$;\n//smr) foreach @blocks[ 0, 1 ];
 ($code, $found, $text) = findings();
-is_deeply([ $code, @$found{qw(note WRONG)} ], [ 1, 'manager waits counters', 'health' ], 'what clients need is not enough to look') or diag($text);
-is(join('', worker(qw(lock --try x -- echo ran))), "0ran\n", 'but to lock');
+is_deeply([ $code, @$found{qw(note WRONG)} ], [ 1, 'manager waits counters', 'health' ], 'the rights of clients are not sufficient for all checks of doctor') or diag($text);
+is(join('', worker(qw(lock --try x -- echo ran))), "0ran\n", 'the rights of clients are sufficient to lock');
 $hard->($blocks[2]);
 ($code, $found, $text) = findings();
-is_deeply([ $code, @$found{qw(note WRONG)} ], [ 0, undef, undef ], 'then nothing is missing') or diag($text);
+is_deeply([ $code, @$found{qw(note WRONG)} ], [ 0, undef, undef ],
+	'with all rights, doctor reports no problem') or diag($text);
 
 foreach my $case (
 	[qw(lock --wait 60 x -- echo ran)], [qw(lock --shared x -- echo ran)], [qw(lock --and y x -- echo ran)], [qw(lock --try --permits 2 x -- echo ran)],
@@ -78,7 +81,7 @@ is($hard->('SELECT ok FROM lock_election.health()', connstr => $node->connstr('h
 $ENV{LE_TEST_DIRECT} = $node->connstr('hard') . q{ options='-c search_path=locks,public'};
 client_test('holds', $node->connstr('hard') . q{ user=worker options='-c search_path=locks'}, kinds => [any_kind()]);
 
-# Whatever health() says is what doctor says, at whatever length.
+# doctor prints the problem of health() unchanged, whatever its length.
 subtest 'doctor follows health()' => sub {
 	my $problem = 'a table is locked: ' . join ' ', map { "process $_" } 1 .. 300;
 
@@ -87,9 +90,9 @@ subtest 'doctor follows health()' => sub {
 		LANGUAGE sql AS 'SELECT false, ''$problem'', NULL::interval, NULL::interval, NULL::integer';
 		GRANT EXECUTE ON FUNCTION lock_election.health TO workers");
 	($code, $found, $text) = findings();
-	is_deeply([ $code, $found->{WRONG} ], [ 1, 'health' ], 'a problem is one');
-	like($text, qr/^WRONG +health +\Q$problem\E/m, 'in its words');
-	unlike($text, qr/\(null\)|waited for ,/, 'and nothing that is not known');
+	is_deeply([ $code, $found->{WRONG} ], [ 1, 'health' ], 'a problem of health() is the only one that doctor reports');
+	like($text, qr/^WRONG +health +\Q$problem\E/m, 'doctor prints the whole problem');
+	unlike($text, qr/\(null\)|waited for ,/, 'doctor does not print unknown values');
 	$hard->('DROP FUNCTION lock_election.health(); ALTER FUNCTION lock_election.own_health() RENAME TO health; ALTER EXTENSION lock_election ADD FUNCTION lock_election.health()');
 };
 
