@@ -1,9 +1,10 @@
-# Runs the tests of the library, test/client/*.c. A program prints TAP. To request a change of the server it prints
-# "do: WORDS", and waits for the reply.
+# Runs the tests of the library, test/client/*.c. A program prints TAP. To request an action from its Perl test, it
+# prints "do: WORDS", and waits for a line with the reply.
 #
 #   client_test('holds', $connstr, kinds => ['plain', 'address'], do => { restart => sub { ... } });
 #
-# Each kind of build (plain, AddressSanitizer, ThreadSanitizer) is a subtest. The reply is the return value of the "do".
+# Each kind of build (plain, AddressSanitizer, ThreadSanitizer) is a subtest. The reply is the return value of the
+# handler in "do".
 
 package LeClient;
 
@@ -20,7 +21,7 @@ our @EXPORT = qw(client_test client_kinds any_kind server_control freeze thaw);
 
 sub client_kinds { return split ' ', $ENV{LE_CLIENT_KINDS} // 'plain address thread'; }
 
-# For what is as good as tested by one of them.
+# The kind for tests whose result does not depend on the kind of build.
 sub any_kind { return (client_kinds())[0]; }
 
 sub client_test
@@ -65,12 +66,12 @@ sub run
 	}
 	close $in;
 	waitpid($pid, 0);
-	is($?, 0, 'the program ends well');
-	is($ran, $planned // -1, 'all of its tests have run');
+	is($?, 0, 'the program exits with 0');
+	is($ran, $planned // -1, 'the program has run all planned tests');
 	return;
 }
 
-# All processes of a server, those that it starts included: the postmaster last when it stops, first when it goes on.
+# Returns the postmaster of a server and its child processes. The postmaster comes first.
 sub processes
 {
 	my ($node) = @_;
@@ -80,8 +81,8 @@ sub processes
 	return ($postmaster, @children);
 }
 
-# Where coverage is recorded, a process that ends has locked the file of its counters, for which all others would wait that
-# end, also those of another server.
+# Stops all processes of a server. Retries if a stopped process has a lock on a file: with coverage, an exiting
+# process locks the file of its counters, and all others, also those of another server, would wait for it.
 sub freeze
 {
 	my ($node) = @_;
@@ -94,13 +95,13 @@ sub freeze
 			return 1 unless grep { $stopped{$_} } slurp_file('/proc/locks') =~ /^\d+: POSIX +\w+ +\w+ +(\d+)/mg;
 			thaw($node);
 			return 0;
-		}) or die 'it cannot be stopped';
+		}) or die 'the server cannot be stopped';
 	return;
 }
 
 sub thaw { kill 'CONT', processes($_[0]); return; }
 
-# What a program may ask for.
+# The actions that a program can request.
 sub server_control
 {
 	my ($node) = @_;

@@ -1,7 +1,7 @@
 # Runs lockctl as a user would: real processes, with their own standard files.
 #
 #   ctl_node($node)                      the server for the following calls
-#   my $node = ctl_network_node()        creates one that clients in 10.97.0.0/24 can also reach, and uses it
+#   my $node = ctl_network_node()        creates a server that clients in 10.97.0.0/24 can also reach, and uses it
 #   my ($rc, $out, $err) = ctl(@args)    runs lockctl to its end; $rc is a shell's exit code
 #                                        runs $lockctl, which is built with sanitizers unless LE_LOCKCTL names another;
 #                                        a path relative to the working directory like $plain_lockctl, the installed one
@@ -36,13 +36,14 @@ my $node;
 my $number = 0;
 my @started;
 
-# What a sanitizer has to say goes to a file for each process, so that it is seen whoever runs lockctl, in whatever way.
+# A sanitizer writes its report into one file for each process, so that no report is missed, however lockctl was
+# started.
 my $reports = "$ENV{TESTDATADIR}/sanitizer_$$";
 my $of_process = $$;
 my %reported;
 $ENV{ASAN_OPTIONS} = "log_path=$reports";
 
-# Fails, once, for each process that has a report.
+# Fails once for each process that has a report.
 sub check_reports
 {
 	foreach my $report (grep { !$reported{$_}++ } glob("$reports.*"))
@@ -120,7 +121,7 @@ sub ctl
 	return wantarray ? ($rc, $c->out, $c->err) : $rc;
 }
 
-# --- commands that can be watched ---
+# --- commands whose run is recorded ---
 
 sub stamps
 {
@@ -132,7 +133,7 @@ sub stamps
 		. '{ syswrite $f, sprintf("%s %.6f %d\n", $ARGV[0], clock_gettime(7), $$); sleep 0.005 }', $name, $file);
 }
 
-# First and last time, and the process.
+# Returns the first and the last time, and the process.
 sub ran
 {
 	my ($file, $name) = @_;
@@ -142,7 +143,7 @@ sub ran
 	return ($times[0], $times[-1], $pid);
 }
 
-# Not a zombie; or one of whose threads another than the first one runs.
+# Returns whether the process runs: it is no zombie, or a thread other than the first one still runs.
 sub alive
 {
 	my ($pid) = @_;
@@ -152,10 +153,10 @@ sub alive
 	return $state !~ /[ZX]/ || $threads > 1;
 }
 
-# A control group that is ours, and that we are not in; undef: there is none.
+# A control group of the tests in which the tests themselves do not run; undef if there is none.
 sub own_cgroup { return $ENV{LE_CGROUP} && "$ENV{LE_CGROUP}/ours"; }
 
-# A command to start another one with, that may mount something then; empty: not here.
+# A command that starts another one with the right to mount; empty if this is not possible here.
 sub with_mounts
 {
 	my @command = qw(unshare --user --map-current-user --keep-caps --mount);
@@ -173,7 +174,7 @@ sub wait_waiting
 	return wait_for_sql($node, "SELECT count(*) = $count FROM lock_election.waiters WHERE name = '$name'");
 }
 
-# The first child of a process. The kernel leaves some out of its list while others come and go.
+# Returns the first child of a process. The kernel's list can miss children while others start and exit.
 sub child_of
 {
 	my ($pid) = @_;
@@ -184,16 +185,16 @@ sub child_of
 	return $child;
 }
 
-# --- two of them ---
+# --- a holder and a waiter ---
 
 our $contended;
 our $short_ttl = 3;
 my $round = 0;
 
-# A holder whose command ignores SIGTERM and writes stamps, and one that waits for the lock and does the same.
-#   command => sub { .. }   of the first one, that is given the file
-#   options => [..]         of the first lockctl; start => {..}: of start_ctl for it
-#   alone => 1              the first one only
+# A holder whose command ignores SIGTERM and writes stamps, and a waiter for its lock that does the same.
+#   command => sub { .. }   returns the command of the holder; its argument is the file
+#   options => [..]         options of the holder's lockctl; start => {..}: options of start_ctl for it
+#   alone => 1              without a waiter
 sub two
 {
 	my (%opts) = @_;
@@ -209,19 +210,19 @@ sub two
 	return ($file, $first, $second);
 }
 
-# The first one's last stamp is older than the second one's first.
+# Checks that the last stamp of the first command is older than the first stamp of the second one.
 sub one_after_the_other
 {
 	my ($file, $second) = @_;
 
-	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the next one has the lock');
+	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the second lockctl is granted the lock');
 	my ($start, $end, $pid) = ran($file, 'first');
 	ok(!alive($pid), 'the first command is dead');
-	cmp_ok($end, '<', (ran($file, 'second'))[0], 'before the next one starts');
+	cmp_ok($end, '<', (ran($file, 'second'))[0], 'the first command was dead before the second one started');
 	my $second_pid = (ran($file, 'second'))[2];
 	$second->kill('KILL');
 	$second->wait;
-	ok(wait_until(sub { !alive($second_pid) }), 'and the second one, with its lockctl');
+	ok(wait_until(sub { !alive($second_pid) }), 'the second command is dead after its lockctl was killed');
 	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
 	return;
 }
@@ -238,7 +239,7 @@ sub pid { return $_[0]{pid}; }
 
 sub kill { my ($self, $signal) = @_; return CORE::kill($signal, $self->{pid}); }
 
-# It makes its files itself.
+# The process creates its files itself, so they may not exist yet.
 sub read_if { return -e $_[0] ? slurp_file($_[0]) : ''; }
 
 sub out { return read_if($_[0]{out}); }
@@ -269,7 +270,7 @@ sub wait
 	return $self->{rc};
 }
 
-# The processes that it has started, and those that these have: the guardian first.
+# Returns the first child, which is the guardian.
 sub guardian
 {
 	my ($self) = @_;

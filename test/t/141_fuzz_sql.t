@@ -31,7 +31,7 @@ one('CREATE ROLE fuzz0 LOGIN; CREATE ROLE fuzz1 LOGIN; CREATE TABLE t (v int); G
 srand $seed;
 diag("FUZZ_SEED=$seed");
 
-# Name, OID and the types of the arguments of each function that everybody may call.
+# Name, OID and argument types of each function that every role can call.
 my @functions = map { [ split /\|/ ] } split /\n/, one(<<'SQL');
 SELECT p.oid::regproc, p.oid, array_to_string(p.proargtypes::regtype[], ',')
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
@@ -41,7 +41,8 @@ ORDER BY p.oid
 SQL
 cmp_ok(scalar @functions, '>', 30, 'there are functions to call');
 
-# Tokens, leases and versions that were answered: most calls with one are to mean something.
+# Numbers for arguments; includes returned tokens, leases and versions, so that most calls refer to something that
+# exists.
 my @numbers = (0, -1, 1, 9223372036854775807);
 
 sub pick { return $_[ rand @_ ]; }
@@ -88,7 +89,7 @@ sub random_call
 	return "$name(" . join(', ', map { literal(random_value($_), $_) } split /,/, $types // '') . ')';
 }
 
-# Arguments with a default are left out as well.
+# Returns a random statement. Some statements leave out arguments that have a default.
 sub random_statement
 {
 	my $what = rand;
@@ -150,7 +151,7 @@ while (time < $end)
 
 		if (!defined $rows)
 		{
-			# 57P01: the end of a transaction that has fenced, or was idle, for too long
+			# 57P01: a transaction that has fenced was open for too long; 25P03: a transaction was idle for too long
 			$internal .= "a session has ended: $@\n" if defined $s[$i] && $s[$i]->error !~ / (?:57P01|25P03) /;
 			$s[$i] = connect_one($i);
 			next;
@@ -166,15 +167,15 @@ while (time < $end)
 	}
 }
 diag("$calls statements, $cancels cancels, $cuts sockets cut; errors: " . join(', ', map { "$_ $states{$_}" } sort keys %states));
-is($internal, '', 'no error is an internal one, and no session ends for another\'s sake');
-cmp_ok(scalar keys %states, '>', 5, 'errors of many kinds were met');
+is($internal, '', 'no internal errors, and no session ends because of another');
+cmp_ok(scalar keys %states, '>', 5, 'at least six kinds of errors');
 
 $_->cut foreach @s;
 ok(wait_until(sub { one(q{SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'fuzz%'}) eq '0' }), 'all sessions have ended');
-ok(wait_until(sub { one(q{SELECT count(*) FROM lock_election.locks WHERE connected}) eq '0' }), 'and nothing is theirs any more');
+ok(wait_until(sub { one(q{SELECT count(*) FROM lock_election.locks WHERE connected}) eq '0' }), 'no lock of an ended session is left');
 is(one('SELECT failed_batches FROM lock_election.stat'), '0', 'no batch has failed');
 
-# What is held for long is held by a new manager as well, and in the same order waited for.
+# After a restart of the manager, long-lived locks are still held, and the queues have the same order.
 my $state = q{SELECT * FROM (
 	SELECT kind, name, slot::text, mode, owner, role::text, token, lease, holds FROM lock_election.locks WHERE time_left > '5 min' OR lease IS NOT NULL
 	UNION ALL SELECT kind, name, 'place ' || queue_position, mode, owner, role::text, token, lease, 0 FROM lock_election.waiters) AS s
@@ -184,8 +185,8 @@ my $before = one($state);
 my $pid = one('SELECT pid FROM lock_election.manager');
 one("SELECT pg_terminate_backend($pid)");
 wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-is(one($state), $before, 'a new manager knows what the old one did');
-cmp_ok(length $before, '>', 0, 'which is something');
+is(one($state), $before, 'a new manager has the same state');
+cmp_ok(length $before, '>', 0, 'the state is not empty');
 
 SKIP:
 {
@@ -193,8 +194,9 @@ SKIP:
 	is(one(q{SELECT string_agg(v.msg, E'\n') FROM pg_class c, verify_heapam(c.oid) AS v WHERE c.relnamespace = '_lock_election'::regnamespace AND c.relkind = 'r'}),
 		'', 'the tables are sound');
 	is($node->psql('postgres', q{SELECT bt_index_check(c.oid, true) FROM pg_class c WHERE c.relnamespace = '_lock_election'::regnamespace AND c.relkind = 'i'}),
-		0, 'so are their indexes');
+		0, 'the indexes are sound');
 }
-unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/PANIC|terminated by signal|TRAP/, 'nothing has crashed');
+unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/PANIC|terminated by signal|TRAP/,
+	'no process has crashed');
 $node->stop;
 done_testing();

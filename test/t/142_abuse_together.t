@@ -19,7 +19,7 @@ use Time::HiRes qw(time sleep);
 my $seconds = $ENV{ABUSE_SECONDS} // max(16, budget(32));
 my $factor = $ENV{ABUSE_FACTOR};
 my $turn = 4;           # seconds
-my $settles = 1;        # so much of a turn does not count: what is under way from the one before
+my $settles = 1;        # seconds at the start of a turn that do not count: requests of the previous turn may still run
 my $only = $ENV{ABUSE_ONLY};
 my $node = new_node('main', conf => <<'CONF');
 max_connections = 120
@@ -33,7 +33,7 @@ CONF
 one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
 my $quiet = new_node('quiet', conf => "log_statement = none\n");
 
-# --- the attackers: each is a process with connections of its own ---
+# --- the attackers: one process for each attack, with its own connections ---
 
 my $started = time;
 my $ends = $started + $seconds;
@@ -55,7 +55,7 @@ sub run
 	return $answer;
 }
 
-# Starts it, and goes on.
+# Sends a statement without waiting for its result.
 sub post { my ($session, $sql) = @_; $session->query($sql); return; }
 
 sub names { my ($prefix, $n) = @_; return "ARRAY(SELECT '$prefix' || i FROM generate_series(1, $n) AS i)"; }
@@ -63,7 +63,7 @@ sub names { my ($prefix, $n) = @_; return "ARRAY(SELECT '$prefix' || i FROM gene
 my $long = q{repeat('x', 240)};
 my $groups = q{SELECT count(acquire_locks(ARRAY(SELECT '%s' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => %s, lease => %s)) FROM generate_series(1, %d) AS j};
 
-# Waiters for the same thousand names, and one who holds them in an open transaction, beside an open fence.
+# Waiters for the same thousand names, which another session holds in an open transaction, next to an open fence.
 sub crowd_before_names
 {
 	my ($prefix, $n, $end) = @_;
@@ -158,7 +158,7 @@ my %attacks = (
 );
 my @attacks = grep { !defined $only || /$only/ } sort keys %attacks;
 
-# While it is not its turn, the same number of processes does what hurts nobody.
+# Runs an attack in its turns. In the other turns, runs a harmless query.
 sub attacker
 {
 	my ($attack, $counts) = @_;
@@ -171,7 +171,7 @@ sub attacker
 		{
 			$attack->($s);
 			$rounds++;
-			sleep 0.01 if $s->error =~ / 53400 /; # it has as much as it may have: a client that fails at once has other work
+			sleep 0.01 if $s->error =~ / 53400 /; # at a limit: an immediately failing client does not retry in a tight loop
 		}
 		else { run($s, 'SELECT count(*) FROM generate_series(1, 1000)'); }
 	}
@@ -194,7 +194,7 @@ foreach my $attack (@attacks)
 	$children{$attack} = [ $pid, $counts ];
 }
 
-# --- one of the others ---
+# --- the session that is measured ---
 
 my $bob = LeWire->new($node, user => 'bob');
 my %session = (bob => $bob, control => LeWire->new($quiet));
@@ -223,16 +223,16 @@ while (time < $ends)
 	}
 }
 
-is("@errors", '', 'without an error');
-is(run($bob, "SELECT is_held('of bob', $held)"), 't', 'what is kept alive is held');
+is("@errors", '', 'no error in the session that is measured');
+is(run($bob, "SELECT is_held('of bob', $held)"), 't', 'a lock on a lease that was kept alive is held');
 foreach my $attack (@attacks)
 {
 	my ($pid, $counts) = @{ $children{$attack} };
 
 	waitpid $pid, 0;
-	is($?, 0, "$attack: until the end");
+	is($?, 0, "$attack: the attacker exits with 0");
 	my $rounds = -e $counts ? slurp_file($counts) : 0;
-	cmp_ok($rounds, '>', 0, 'again and again');
+	cmp_ok($rounds, '>', 0, "$attack: the number of rounds");
 	diag(sprintf '%4d times %s', $rounds, $attack);
 }
 
@@ -247,7 +247,8 @@ sub figures
 my %harmless = map { $_ => figures(@{ $times{$_}[0] }) } keys %session;
 my %attacked = map { $_ => figures(@{ $times{$_}[1] }) } keys %session;
 
-# What it took in the other turns, by as much longer as others use the machine now.
+# Returns the value in the harmless turns, increased by the factor by which the control session was slower in the
+# attacked turns.
 sub harmless
 {
 	my ($what) = @_;
@@ -260,15 +261,18 @@ foreach my $case ([ 'harmless', \%harmless ], [ 'attacked', \%attacked ])
 	diag(sprintf '%s: %-7s mean %6.2f ms, p50 %6.2f ms, p99 %7.2f ms, longest %7.1f ms', $title, $_, @{ $of->{$_} }{qw(mean p50 p99 longest)})
 	  foreach sort keys %session;
 }
-cmp_ok($attacked{bob}{mean}, '<', ($factor // 10) * harmless('mean'), 'the others get as much done, but for a factor');
+cmp_ok($attacked{bob}{mean}, '<', ($factor // 10) * harmless('mean'),
+	'mean duration during attacks, in ms, against the harmless turns');
 SKIP:
 {
 	skip 'only in a run of its own: make abuse', 2 unless defined $factor;
-	cmp_ok($attacked{bob}{p50}, '<', $factor * harmless('p50'), 'they wait for as long, but for a factor');
-	cmp_ok($attacked{bob}{p99}, '<', 100 + $factor * harmless('p99'), 'also in all but a few calls');
+	cmp_ok($attacked{bob}{p50}, '<', $factor * harmless('p50'),
+		'median duration during attacks, in ms, against the harmless turns');
+	cmp_ok($attacked{bob}{p99}, '<', 100 + $factor * harmless('p99'),
+		'99th percentile during attacks, in ms, against the harmless turns');
 }
-is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server was up all the time');
-is(one('SELECT pid FROM lock_election.manager'), $manager, 'and its manager');
+is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server has not restarted');
+is(one('SELECT pid FROM lock_election.manager'), $manager, 'the manager has not restarted');
 one(q{SELECT force_release_role('mallory')});
 run($bob, "SELECT revoke_lease($lease)");
 nothing_left($node, undef, timeout => 30);

@@ -23,7 +23,7 @@ one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
 my ($bob, $other) = map { session($node, user => 'bob') } 1 .. 2;
 my $held = $bob->query(q{SELECT acquire_lock('of bob', '1 h')});
 
-# Each session that waits for many names keeps a segment.  A folder that takes no more files is a memory that is full.
+# Each session that waits for many names keeps a segment. A read-only folder simulates exhausted memory.
 subtest 'no dynamic shared memory' => sub {
 	my $dir = $node->data_dir . '/pg_dynshmem';
 	my @few = map { LeWire->new($node, user => 'mallory') } 1 .. 4;
@@ -38,23 +38,26 @@ subtest 'no dynamic shared memory' => sub {
 		wait_for_sql($node, q{SELECT max(queue_position) FROM lock_election.waiters}, $i);
 	}
 	chmod 0500, $dir or die "chmod $dir: $!";
-	is($other->query("SELECT acquire_locks($names)"), '', 'a long array');
-	like($other->error, qr/ERROR:  42501: could not open shared memory segment/, 'fails, and says why');
-	like($other->query(q{SELECT acquire_locks(ARRAY['a', 'b'])}), qr/^\d+$/, 'a short one does not');
-	is($other->query(q{SELECT release_locks(ARRAY['a', 'b'], token) FROM lock_election.locks WHERE name = 'a'}), 't', 'it is released');
-	is($other->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'nor does a single lock');
+	is($other->query("SELECT acquire_locks($names)"), '', 'without shared memory, a long array is not acquired');
+	like($other->error, qr/ERROR:  42501: could not open shared memory segment/,
+		'without shared memory, a long array fails with the reason');
+	like($other->query(q{SELECT acquire_locks(ARRAY['a', 'b'])}), qr/^\d+$/,
+		'without shared memory, a short array is acquired');
+	is($other->query(q{SELECT release_locks(ARRAY['a', 'b'], token) FROM lock_election.locks WHERE name = 'a'}), 't', 'without shared memory, a short array is released');
+	is($other->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't',
+		'without shared memory, a single lock is acquired and released');
 	$bob->query('COMMIT');
-	like($bob->error, qr/ERROR:  42501: could not open shared memory segment/, 'a commit that releases very much fails as well');
-	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'of a commit%' AND mode IS NOT NULL}), '0', 'and is a rollback');
-	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'what it held before is held');
+	like($bob->error, qr/ERROR:  42501: could not open shared memory segment/, 'without shared memory, a commit with many releases fails');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'of a commit%' AND mode IS NOT NULL}), '0', 'the failed commit is rolled back');
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'a lock acquired before the transaction is held');
 	$few[0]->cut;
-	like($few[1]->wait('Z'), qr/^\d+$/, 'those who wait already are granted');
+	like($few[1]->wait('Z'), qr/^\d+$/, 'calls that already wait are granted');
 	chmod 0700, $dir or die "chmod $dir: $!";
 	$_->cut foreach @few[ 1 .. 3 ];
-	nothing_left_but_bob('they end');
-	like($other->query("SELECT acquire_locks($names)"), qr/^\d+$/, 'with room, a long array is granted');
+	nothing_left_but_bob('all locks of the attackers end');
+	like($other->query("SELECT acquire_locks($names)"), qr/^\d+$/, 'with shared memory again, a long array is granted');
 	$other->query("SELECT release_locks($names, token) FROM lock_election.locks WHERE name = repeat('x', 200) || 1");
-	nothing_left_but_bob('and released');
+	nothing_left_but_bob('the long array is released');
 };
 
 sub nothing_left_but_bob
@@ -65,8 +68,8 @@ sub nothing_left_but_bob
 	return ok(wait_until(sub { one(q{SELECT string_agg(name, ' ') FROM lock_election.locks WHERE mode IS NOT NULL}) eq 'of bob' }), $test_name);
 }
 
-# Nobody can connect or write then, and no worker can start: that is PostgreSQL's. Whoever is connected gets an error in
-# time, and keeps what he has.
+# PostgreSQL itself then accepts no connections or writes, and starts no workers. Connected sessions get an error in
+# time, and keep their locks.
 subtest 'no room in the table of locks, and no manager' => sub {
 	my @greedy = map { session($node, user => 'mallory') } 1 .. 2;
 	my $super = session($node);
@@ -77,31 +80,33 @@ subtest 'no room in the table of locks, and no manager' => sub {
 	{
 		my $mine = $s->pid;
 		$s->query("DO \$\$ BEGIN FOR i IN 1 .. 10000 LOOP PERFORM pg_advisory_lock($mine, i); COMMIT; END LOOP; END \$\$");
-		like($s->error, qr/53200: out of shared memory/, 'it has taken all that there is');
+		like($s->error, qr/53200: out of shared memory/, 'the table of locks is full');
 	}
-	is($bob->query("SELECT renew_lock('of bob', $held) > '59 min'"), 't', 'a manager that runs renews') or diag($bob->error);
-	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'and knows who holds') or diag($bob->error);
+	is($bob->query("SELECT renew_lock('of bob', $held) > '59 min'"), 't', 'a running manager renews') or diag($bob->error);
+	is($bob->query("SELECT is_held('of bob', $held)"), 't',
+		'a running manager replies to is_held()') or diag($bob->error);
 	$other->query(q{SELECT acquire_lock('x')});
-	like($other->error, qr/53200: out of shared memory/, 'a grant needs a transaction, and nobody can begin one that writes: an error');
+	like($other->error, qr/53200: out of shared memory/, 'an acquire fails because no transaction can write');
 	$bob->query('BEGIN');
 	$bob->query("SELECT fence_lock('of bob', $held)");
-	like($bob->error, qr/53200: out of shared memory/, 'a fence is refused, and the reason told');
+	like($bob->error, qr/53200: out of shared memory/, 'a fence fails with the reason');
 	$bob->query('ROLLBACK');
 
 	kill 'TERM', $pid;
 	$other->query(q{SELECT acquire_lock('x')});
-	like($other->error, qr/57P03|53200/, 'without one: an error');
+	like($other->error, qr/57P03|53200/, 'without a manager, acquire_lock() fails');
 	$other->query(q{SELECT try_acquire_lock('x')});
-	like($other->error, qr/57P03|53200/, 'also for a try');
+	like($other->error, qr/57P03|53200/, 'without a manager, try_acquire_lock() fails');
 	$_->query('SELECT pg_advisory_unlock_all()') foreach @greedy;
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'with room a manager starts, and what was held is held') or diag($bob->error);
-	is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server was up all the time');
-	nothing_left_but_bob('and nothing else');
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'when the table of locks has room, a manager starts, and the lock is held') or diag($bob->error);
+	is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server has not restarted');
+	nothing_left_but_bob('no other lock is left');
 	$_->quit foreach @greedy, $super;
 };
 
-# All functions and views, from sessions of a standby: before anybody has waited as long as for a manager, 5 s.
+# Calls all functions and views in sessions of a standby. The statement timeout is shorter than the 5 s for which a
+# call waits for a manager.
 subtest 'a standby' => sub {
 	$node->backup('copy');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -140,8 +145,8 @@ SQL
 		push @wrong, "fast path of $name: " . $attackers[0]->error if $attackers[0]->error =~ /(?:XX|58)\w{3} /;
 		$attackers[0]->query('ROLLBACK'), $attackers[0]->wait('Z') if $attackers[0]{status} ne 'I';
 	}
-	is(join("\n", @wrong), '', 'no function answers with any other error than that it is a standby, or wrong arguments');
-	cmp_ok($states{25006} // 0, '>', 20 * 4, 'mostly the former');
+	is(join("\n", @wrong), '', 'each function fails only with errors about a standby or invalid arguments');
+	cmp_ok($states{25006} // 0, '>', 20 * 4, 'most calls fail because the server is a standby');
 
 	foreach my $view (qw(locks waiters leases elections stat manager))
 	{
@@ -153,20 +158,21 @@ SQL
 		}
 	}
 	$attackers[0]->query(q{SELECT owner, token IS NULL, pid FROM lock_election.locks WHERE name = 'of bob'});
-	is($attackers[0]->wait('Z'), '|t|', 'and shows as little of others as on the primary');
+	is($attackers[0]->wait('Z'), '|t|', 'the view hides the same columns of other roles as on the primary');
 
-	# what the standby replays does not wait for readers of its views, and what they hold back does not slow the manager
+	# Replay does not wait for readers of the views, and row versions that they keep alive do not slow down the
+	# manager.
 	$attackers[1]->query($_), $attackers[1]->wait('Z') foreach 'SET statement_timeout = 0', 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT count(*) FROM lock_election.locks';
 	$bob->query(q{DO $$ BEGIN FOR i IN 1 .. 2000 LOOP PERFORM release_lock('x', acquire_lock('x')); COMMIT; END LOOP; END $$}, 300);
-	is($bob->error, '', 'thousands of grants beside an old snapshot on a standby');
+	is($bob->error, '', '2,000 grants while a standby has an old snapshot');
 	$node->wait_for_catchup($standby);
-	ok(1, 'are replayed');
+	ok(1, 'the grants are replayed');
 	$_->quit foreach @attackers;
-	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'and the primary has not noticed');
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'the lock is still held on the primary');
 	$standby->stop;
 };
 
-is($bob->query("SELECT release_lock('of bob', $held)"), 't', 'released');
+is($bob->query("SELECT release_lock('of bob', $held)"), 't', 'the lock is released on the primary');
 nothing_left($node);
 $_->quit foreach $bob, $other;
 $node->stop;

@@ -17,7 +17,7 @@ chomp(my $bin = `$pg_config --bindir`);
 my ($root, $version_dir) = $bin =~ m{^(.*)(/usr/lib/postgresql/[^/]+)/bin$} or plan skip_all => 'not an installation of our own';
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-# --- installations: one whose package is upgraded, one that has the next version from the start ---
+# --- installations: one with a package that is upgraded, and one with the next version from the start ---
 
 sub quietly { my ($cmd) = @_; my $out = `$cmd 2>&1`; die "$cmd: $out" if $?; return; }
 
@@ -28,7 +28,7 @@ quietly("make -C $dir/next -s -j2 COPT=-O1 PG_CONFIG=$pg_config all");
 quietly("cp -a $root/usr $dir/usr; mkdir $dir/new; cp -a $root/usr $dir/new/usr");
 quietly("make -C $dir/next -s COPT=-O1 PG_CONFIG=$dir/new$version_dir/bin/pg_config install");
 
-# As dpkg does: a new file takes the name of the old one.
+# Replaces a file in the way of dpkg: renames a new file to the old name.
 sub install_file
 {
 	my ($from, $to) = @_;
@@ -55,7 +55,7 @@ sub install_package
 install_package($this);
 my $node = new_node('main', install => "$dir$version_dir", conf => "autovacuum = off\n");
 
-# Output and errors of a statement that may fail.
+# Runs a statement that can fail. Returns its output and errors.
 sub attempt
 {
 	my ($sql, $in) = @_;
@@ -74,7 +74,7 @@ sub attempt_in
 	return $out . $err;
 }
 
-# --- what must not be lost ---
+# --- locks that must survive ---
 
 my %token;
 
@@ -100,8 +100,8 @@ sub check
 		"$token{first} $token{second}", "$name: the queue");
 	is($sql->(q{SELECT candidate, term FROM current_leader('boss')}), "alice|$token{term}", "$name: the leader")
 	  or diag($sql->(q{SELECT * FROM election_history('boss')}));
-	is($sql->(q{SELECT try_acquire_lock('held') IS NULL, try_acquire_lock('closed') IS NULL}), 't|t', "$name: nobody gets in");
-	is($sql->(q{SELECT release_lock('new', acquire_lock('new')) FROM generate_series(1, 10)}), join("\n", ('t') x 10), "$name: locks go on");
+	is($sql->(q{SELECT try_acquire_lock('held') IS NULL, try_acquire_lock('closed') IS NULL}), 't|t', "$name: held and closed names are not granted");
+	is($sql->(q{SELECT release_lock('new', acquire_lock('new')) FROM generate_series(1, 10)}), join("\n", ('t') x 10), "$name: new locks work");
 	is($sql->(q{SELECT acquires > 0 FROM lock_election.stat}), 't', "$name: the views");
 	return;
 }
@@ -111,18 +111,18 @@ sub wait_for_manager { return wait_for_sql($_[0] // $node, 'SELECT count(*) = 1 
 set_up();
 check('before');
 
-# --- the way there ---
+# --- upgrades ---
 
 subtest 'the package is upgraded, the server not restarted' => sub {
 	install_package($next);
 	check('new files');
 	like(attempt('ALTER EXTENSION lock_election UPDATE'),
-		qr/still runs version \Q$this\E of the lock_election library.*\nHINT:  Restart the server/, 'ALTER EXTENSION says what is missing');
+		qr/still runs version \Q$this\E of the lock_election library.*\nHINT:  Restart the server/, 'ALTER EXTENSION advises to restart the server');
 	one($node, 'CREATE DATABASE other');
 	my ($out, $err);
 	$node->psql('other', 'CREATE EXTENSION lock_election', stdout => \$out, stderr => \$err);
-	like($err, qr/HINT:  Restart the server/, 'so does CREATE EXTENSION');
-	is(one($node, q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}), $this, 'nothing has changed');
+	like($err, qr/HINT:  Restart the server/, 'CREATE EXTENSION advises to restart the server');
+	is(one($node, q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}), $this, 'the version of the SQL has not changed');
 	one($node, 'SELECT pg_terminate_backend(pid) FROM lock_election.manager');
 	wait_for_manager();
 	check('a new manager');
@@ -133,14 +133,15 @@ subtest 'the server is restarted, the SQL is older than the library' => sub {
 
 	$node->restart;
 	wait_for_manager();
-	is(one($node, 'SHOW lock_election.version'), $next, 'the new library');
+	is(one($node, 'SHOW lock_election.version'), $next, 'the new library is loaded');
 	check('old SQL');
 	like(substr(slurp_file($node->logfile), $from),
 		qr/have different versions\n.*HINT:  The SQL of extension lock_election is of version \Q$this\E, the server's library of \Q$next\E: run ALTER EXTENSION lock_election UPDATE\./,
-		'the log says what is missing');
+		'the log advises ALTER EXTENSION');
 };
 
-# Each transaction reads under a lock what it writes: the count is right only if nobody was let in beside it.
+# Each transaction reads a counter and writes it back under a lock. The count is correct only if all exclude each
+# other.
 subtest 'ALTER EXTENSION UPDATE under load' => sub {
 	my $script = "$dir/load.sql";
 	my $waiter = session($node);
@@ -165,14 +166,14 @@ SQL
 	check('under load');
 	ok($load->finish, 'no client has seen an error') or diag($err);
 	my ($done) = $out =~ /transactions actually processed: (\d+)/;
-	is(one($node, 'SELECT n FROM counter'), $done, 'and none was let in beside another');
-	is(one($node, "SELECT is_held('bound', $token{bound})"), 't', 'held by a connection');
-	is(one($node, 'SELECT lock_election.library_version(), added FROM lock_election.stat'), "$next|42", 'what is new works');
-	is(one($node, q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM _lock_election.slot WHERE note = 'new'}), "t\nt", 'and is stored');
-	ok(!$waiter->ready, 'who waits goes on waiting');
-	is(one($node, "SELECT release_lock('leased', $token{leased})"), 't', 'release');
+	is(one($node, 'SELECT n FROM counter'), $done, 'the transactions have excluded each other');
+	is(one($node, "SELECT is_held('bound', $token{bound})"), 't', 'a lock bound to a connection is held');
+	is(one($node, 'SELECT lock_election.library_version(), added FROM lock_election.stat'), "$next|42", 'the new function and column work');
+	is(one($node, q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM _lock_election.slot WHERE note = 'new'}), "t\nt", 'the new column is stored');
+	ok(!$waiter->ready, 'the waiter still waits');
+	is(one($node, "SELECT release_lock('leased', $token{leased})"), 't', 'the lock is released to the waiter');
 	$token{leased} = $waiter->wait;
-	cmp_ok($token{leased}, '>', $token{second}, 'hand-off');
+	cmp_ok($token{leased}, '>', $token{second}, 'the waiter is granted');
 	$_->quit foreach $waiter, $bound;
 };
 
@@ -185,7 +186,7 @@ subtest 'restarted once more' => sub {
 	check('new SQL');
 };
 
-# --- the way back: the package is put back, or a standby was promoted whose package is older ---
+# --- downgrades: an older package is installed, or a standby with an older package was promoted ---
 
 subtest 'the library is older than the SQL' => sub {
 	my $from = -s $node->logfile;
@@ -194,20 +195,21 @@ subtest 'the library is older than the SQL' => sub {
 	install_package($this);
 	$node->restart;
 	wait_for_manager();
-	is(one($node, 'SHOW lock_election.version'), $this, 'the old library');
+	is(one($node, 'SHOW lock_election.version'), $this, 'the old library is loaded');
 	check('old library');
-	like(substr(slurp_file($node->logfile), $from), $hint, 'the log says what is missing');
-	is(one($node, 'SELECT added IS NULL FROM lock_election.stat'), 't', 'what it does not know is NULL');
+	like(substr(slurp_file($node->logfile), $from), $hint, 'the log advises to install the new package');
+	is(one($node, 'SELECT added IS NULL FROM lock_election.stat'), 't',
+		'a column that the library does not know is NULL');
 	my $answer = attempt('SELECT lock_election.library_version()');
-	like($answer, qr/ERROR:  could not find function "\w+" in file ".*lock_election\.so"/, 'a function that it does not have');
+	like($answer, qr/ERROR:  could not find function "\w+" in file ".*lock_election\.so"/, 'a function that the library does not have');
 
-	# a table that it cannot write, as a later version may have made it
+	# a table that this library cannot write, as a later version could have changed it
 	one($node, 'ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
 	$from = -s $node->logfile;
-	like(attempt(q{SELECT acquire_lock('x')}), qr/"_lock_election\.slot" has been altered/, 'a table that it cannot write');
-	like(substr(slurp_file($node->logfile), $from), qr/"_lock_election\.slot" has been altered\n.*$hint/, 'the log says why');
+	like(attempt(q{SELECT acquire_lock('x')}), qr/"_lock_election\.slot" has been altered/, 'an acquire fails if the library cannot write the table');
+	like(substr(slurp_file($node->logfile), $from), qr/"_lock_election\.slot" has been altered\n.*$hint/, 'the log names the altered table');
 	one($node, 'SELECT pg_terminate_backend(pid) FROM lock_election.manager');
-	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n.*HINT:  See the server log/, 'nor can a manager start');
+	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n.*HINT:  See the server log/, 'no manager starts with the altered table');
 	one($node, 'ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	wait_for_manager();
 	check('undone');
@@ -218,21 +220,22 @@ subtest 'forward again' => sub {
 	$node->restart;
 	wait_for_manager();
 	check('next');
-	is(one($node, 'SELECT lock_election.library_version()'), $next, 'what is new works');
+	is(one($node, 'SELECT lock_election.library_version()'), $next, 'the new function works again');
 };
 
-subtest 'a role puts objects of its own where the script looks for those of PostgreSQL' => sub {
+subtest "a role creates objects that shadow those of PostgreSQL in the script's search_path" => sub {
 	my $from;
 
 	one($node, "CREATE DATABASE $_") foreach 'shadowed', 'plain';
 	make_shadows($node, $_, 'public', used_types($node)) foreach 'shadowed', 'plain';
 	$from = -s $node->logfile;
-	is(attempt_in('shadowed', "CREATE EXTENSION lock_election VERSION '$this'; ALTER EXTENSION lock_election UPDATE"), '', 'ALTER EXTENSION');
-	is(attempt_in('shadowed', 'SELECT added FROM lock_election.stat'), '42', 'what is new');
+	is(attempt_in('shadowed', "CREATE EXTENSION lock_election VERSION '$this'; ALTER EXTENSION lock_election UPDATE"), '', 'ALTER EXTENSION with shadowing objects');
+	is(attempt_in('shadowed', 'SELECT added FROM lock_election.stat'), '42', 'the new column with shadowing objects');
 	is(attempt_in('plain', "SET search_path = public, pg_catalog;\n" . plain_scripts("$dir/next/sql", 'public')),
-		'', 'the statements of the scripts, where theirs are found first');
-	is(shadows_that_ran($node, $from), '', 'run none of them');
-	is(depends_on_shadows($node, $_), '', "and refer to none in database $_") foreach 'shadowed', 'plain';
+		'', 'the statements of the scripts, with shadowing objects first in the search_path');
+	is(shadows_that_ran($node, $from), '', 'no shadowing object was called');
+	is(depends_on_shadows($node, $_), '',
+		"no object depends on a shadowing object in database $_") foreach 'shadowed', 'plain';
 	one($node, "DROP DATABASE $_ WITH (FORCE)") foreach 'shadowed', 'plain';
 };
 
@@ -252,12 +255,13 @@ subtest 'pg_upgrade, and the way back' => sub {
 			'-s', $old->host, '-p', $old->port, '-P', $new->port ], 'pg_upgrade');
 	$new->start;
 	wait_for_manager($new);
-	is(attempt(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}, $new), $this, 'the old SQL');
+	is(attempt(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}, $new), $this,
+		'the SQL has the old version after pg_upgrade');
 	check('upgraded', $new);
-	is(attempt('ALTER EXTENSION lock_election UPDATE', $new), '', 'ALTER EXTENSION');
+	is(attempt('ALTER EXTENSION lock_election UPDATE', $new), '', 'ALTER EXTENSION after pg_upgrade');
 	check('altered', $new);
 	my $newest = attempt(q{SELECT acquire_lock('there', '1 h')}, $new);
-	cmp_ok($newest, '>', $token{term}, 'tokens go on');
+	cmp_ok($newest, '>', $token{term}, 'tokens grow after pg_upgrade');
 	my $revision = attempt('SELECT revision FROM lock_election.manager', $new);
 	$new->stop;
 
@@ -265,7 +269,7 @@ subtest 'pg_upgrade, and the way back' => sub {
 	wait_for_manager();
 	check('back');
 	one($node, "SELECT advance_revision($revision)");
-	cmp_ok(one($node, q{SELECT acquire_lock('there')}), '>', $newest, 'tokens go on, above those that were given out there');
+	cmp_ok(one($node, q{SELECT acquire_lock('there')}), '>', $newest, 'after the way back, tokens are higher than those of the upgraded server');
 	$old->stop;
 };
 

@@ -32,12 +32,13 @@ my ($soname) = slurp_file('Makefile') =~ /^CLIENT_SONAME\s*= liblockelection\.so
 my $package = "liblockelection$soname";
 like(slurp_file("debian/$package.symbols"), qr/\Aliblockelection\.so\.$soname $package #MINVER#\n.*\n \(symver\)LIBLOCKELECTION_$soname \d/, "debian/$package.symbols");
 like(slurp_file('debian/control.in'), qr/^Package: $package$/m, 'debian/control.in');
-like(slurp_file('debian/control.in'), qr/^Depends: .*\b$package \(= /m, 'what is needed to build with it');
+like(slurp_file('debian/control.in'), qr/^Depends: .*\b$package \(= /m,
+	'debian/control.in, dependency of the development package');
 like(slurp_file('src/client/symbols.map'), qr/\ALIBLOCKELECTION_$soname \{/, 'symbols.map');
-is(join(' ', sort glob('debian/liblockelection[0-9]*')), "debian/$package.install debian/$package.symbols", 'there is no other one');
+is(join(' ', sort glob('debian/liblockelection[0-9]*')), "debian/$package.install debian/$package.symbols", 'debian has only the package of this SONAME');
 
-# What programs are built with stays: functions, and the sizes of the structs up to which an old program gives room, on
-# machines of 64 bits.  Functions may be added, and fields at the end of those structs that tell their size.
+# The ABI that existing programs depend on: functions, and the sizes up to which the structs are allocated by an old
+# program, on 64-bit machines. Functions may be added, and fields at the end of structs that contain their size.
 my %size = (le_error => 516, le_options => 80, le_event => 24, le_how => 24, le_leader_info => 4136, le_change => 56, le_callbacks => 40);
 my $work = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$work/sizes.c", join('', "#include <stdio.h>\n#include \"lock_election.h\"\nint main(void)\n{\n", map({ qq{\tprintf("$_ %zu\\n", sizeof($_));\n} } sort keys %size), "\treturn 0;\n}\n"));
@@ -46,11 +47,12 @@ system_or_bail('cc', '-std=c11', '-Isrc/client', "-I$libpq", '-o', "$work/sizes"
 my ($sizes) = run_command(["$work/sizes"]);
 SKIP:
 {
-	skip 'no machine of 64 bits', 1 if (run_command([ 'getconf', 'LONG_BIT' ]))[0] ne '64';
+	skip 'not a 64-bit machine', 1 if (run_command([ 'getconf', 'LONG_BIT' ]))[0] ne '64';
 	is($sizes, join("\n", map { "$_ $size{$_}" } sort keys %size), 'the sizes of the structs');
 }
 
-# CREATE EXTENSION finds a way from a first script to this version, and each script checks the library for its own.
+# There is a chain of scripts from an initial script to this version, and each script checks the version of the
+# library.
 my %reached;
 foreach my $file (sort { $a =~ y/-// <=> $b =~ y/-// || $a cmp $b } glob('sql/lock_election--*.sql'))
 {
@@ -59,39 +61,40 @@ foreach my $file (sort { $a =~ y/-// <=> $b =~ y/-// || $a cmp $b } glob('sql/lo
 
 	$reached{ $to // $from } = 1 if !defined $to || $reached{$from};
 	my $check = quotemeta("OPERATOR(pg_catalog.<) '{$array}'") . '.*' . quotemeta('script is of version ' . ($to // $from) . "'");
-	like(slurp_file($file), qr/$check/s, "$file checks the library");
+	like(slurp_file($file), qr/$check/s, "$file checks the version of the library");
 }
 ok($reached{$version}, 'there are scripts for this version');
 
-# What SQL of any version refers to is there: ALTER EXTENSION, pg_dump and pg_upgrade look it up in the new library.
+# All symbols that the SQL of any version refers to exist: ALTER EXTENSION, pg_dump and pg_upgrade look them up in the
+# new library.
 my $sql = join '', map { slurp_file($_) } glob('sql/lock_election--*.sql');
 my $sources = join '', map { slurp_file($_) } glob('src/server/*/*.c');
 my @symbols = $sql =~ /^AS 'MODULE_PATHNAME', '(\w+)'|LANGUAGE C.* AS 'MODULE_PATHNAME', '(\w+)'/gm;
 my @missing = grep { defined && $sources !~ /^LE_(?:FUNCTION\($_\);|SQL_CALL\($_,)/m } @symbols;
 
 cmp_ok(scalar(grep { defined } @symbols), '>', 40, 'SQL refers to symbols');
-is_deeply(\@missing, [], 'all of them are in the library');
+is_deeply(\@missing, [], 'the library has all symbols of the SQL');
 
 # --- packages ---
 
-# The documents lie in the package as here, so that their links lead somewhere.
+# The documents have the same paths in the package as here, so that their links work.
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my ($documents) = slurp_file('debian/rules') =~ /^DOCUMENTS = (.*) \$\(CLIENT_DOCUMENTS\)$/m;
 my @readmes = grep { !m{/conformance/} } glob('clients/*/README.md');
 $documents = join ' ', $documents, @readmes, glob('clients/*/examples clients/python/LICENSE'),
   split(' ', `test/lib/links --targets docs/how-to/frameworks.md @readmes`);
-is(system("cp -r --parents $documents $dir"), 0, 'the documents');
-is(`test/lib/links $dir`, '', 'their links');
+is(system("cp -r --parents $documents $dir"), 0, 'the documents are copied');
+is(`test/lib/links $dir`, '', 'the links of the copied documents work');
 append_to_file("$dir/broken.md", "[a](docs/nothing.md) [b](docs/guide.md#nothing) [c](#here) [d](docs/guide.md#leases)\n# Here\n");
-is(scalar(() = `test/lib/links $dir`), 2, 'one to nowhere would be seen');
+is(scalar(() = `test/lib/links $dir`), 2, 'broken links are found');
 
-# What is needed to build packages is told wherever it is told.
+# All places that list the packages needed to build packages are complete.
 my ($depends) = slurp_file('debian/control.in') =~ /^Build-Depends: (.*?)\n(?! )/ms;
 my @needed = map { /^\s*debhelper/ ? 'debhelper' : /([\w-]+)/ ? $1 : () } split /,/, $depends;
 foreach my $told ('Makefile', 'docs/design/releasing.md', 'test/packages.sh')
 {
 	my ($line) = slurp_file($told) =~ /^(.*build-essential.*)$/m;
-	is(join(' ', grep { $line !~ /(?<![\w-])\Q$_\E(?![\w-])/ } @needed), '', "$told tells all packages that make deb needs");
+	is(join(' ', grep { $line !~ /(?<![\w-])\Q$_\E(?![\w-])/ } @needed), '', "$told lists all packages that make deb needs");
 }
 
 # --- https://pgxn.org/meta/spec.txt ---
@@ -103,7 +106,7 @@ like($meta->{name}, qr/^[^\s\/\\[:cntrl:]]{2,}$/, 'name');
 like($meta->{version}, $semver, 'version');
 is($meta->{license}, 'postgresql', 'licence');
 is_deeply([ sort keys %{ $meta->{'meta-spec'} } ], [ 'url', 'version' ], 'meta-spec');
-is($meta->{'meta-spec'}{version}, '1.0.0', 'of version 1.0.0');
+is($meta->{'meta-spec'}{version}, '1.0.0', 'meta-spec, version');
 foreach my $name (sort keys %{ $meta->{provides} })
 {
 	my $provided = $meta->{provides}{$name};
@@ -112,6 +115,6 @@ foreach my $name (sort keys %{ $meta->{provides} })
 }
 ok(!(grep { ref || length > 255 || /[[:cntrl:]\/\\]/ } @{ $meta->{tags} }), 'tags');
 is_deeply([ grep { !/^(?:name|abstract|description|version|maintainer|license|provides|prereqs|generated_by|meta-spec|tags|resources|no_index|release_status)$/ } keys %$meta ], [], 'no other keys');
-like($meta->{prereqs}{runtime}{requires}{PostgreSQL}, $semver, 'what it needs');
+like($meta->{prereqs}{runtime}{requires}{PostgreSQL}, $semver, 'the required version of PostgreSQL');
 
 done_testing();

@@ -13,7 +13,7 @@ my @older = split / /, $ENV{LE_OLDER_MAJORS} // '';
 my ($major) = `$ENV{PG_CONFIG} --version` =~ /^PostgreSQL (\d+)/;
 plan skip_all => "no PostgreSQL older than $major is installed here, to upgrade from" unless @older;
 
-# What has to be the same after it; the tokens in it are those of the old cluster.
+# The state that must be the same after the upgrade. Its tokens are those of the old cluster.
 sub state_of
 {
 	my ($node, $token) = @_;
@@ -36,7 +36,7 @@ foreach my $from (@older)
 	my ($old_major) = $from =~ /(\d+)$/;
 
 	subtest "from $old_major" => sub {
-		# the template is of the new version; and from 18 on initdb switches checksums on, in which both have to agree
+		# The template has the new version. From 18 on, initdb switches checksums on; both clusters must agree.
 		delete local $ENV{INITDB_TEMPLATE};
 		my $old = new_node("old_$old_major", install => $from);
 		my $checksums = one($old, 'SHOW data_checksums') eq 'on';
@@ -45,7 +45,7 @@ foreach my $from (@older)
 		my ($bin_old, $bin_new) = map { $_->config_data('--bindir') } $old, $new;
 		my %token;
 
-		like(one($old, 'SHOW server_version'), qr/^$old_major\D/, 'the old version');
+		like(one($old, 'SHOW server_version'), qr/^$old_major\D/, 'the old server runs');
 		$token{held} = one($old, q{SELECT acquire_lock('held', '1 h', owner => 'me')});
 		$token{lease} = one($old, q{SELECT grant_lease('1 h')});
 		$token{leased} = one($old, "SELECT acquire_lock('leased', lease => $token{lease})");
@@ -62,7 +62,7 @@ foreach my $from (@older)
 		my $before = state_of($old, \%token);
 		my $last = one($old, q{SELECT acquire_lock('last')});
 		my $last_but_released = one($old, q{SELECT acquire_lock('released')});
-		is(one($old, "SELECT release_lock('last', $last), release_lock('released', $last_but_released)"), 't|t', 'two are released');
+		is(one($old, "SELECT release_lock('last', $last), release_lock('released', $last_but_released)"), 't|t', 'the two last locks are released');
 		$old->stop;
 
 		chdir $old->basedir;
@@ -70,20 +70,20 @@ foreach my $from (@older)
 				'-s', $old->host, '-p', $old->port, '-P', $new->port ], 'pg_upgrade');
 		$new->start;
 		wait_for_sql($new, 'SELECT count(*) = 1 FROM lock_election.manager');
-		like(one($new, 'SHOW server_version'), qr/^$major\D/, 'the new version');
-		is(state_of($new, \%token), $before, 'all is there');
-		cmp_ok(one($new, q{SELECT acquire_lock('last')}), '>', $last_but_released, 'tokens rise');
+		like(one($new, 'SHOW server_version'), qr/^$major\D/, 'the new server runs');
+		is(state_of($new, \%token), $before, 'the state is the same after pg_upgrade');
+		cmp_ok(one($new, q{SELECT acquire_lock('last')}), '>', $last_but_released, 'tokens grow');
 
-		# and all of it goes on
+		# All of it can be used.
 		one($new, "SELECT release_lock('held', $token{held})");
 		is(one($new, q{SELECT count(*) FROM lock_election.locks WHERE name = 'held' AND token > } . $token{held}), '1', 'the first place is granted');
 		is(one($new, "SELECT resign('boss', $token{term})"), 't', 'the leader resigns');
-		cmp_ok(one($new, q{SELECT campaign('boss', 'bob', '1 h')}), '>', $token{term}, 'terms rise');
-		is(one($new, q{SELECT compare_and_set('key', 1, 'c') IS NULL, compare_and_set('key', 2, 'c')}), 't|3', 'versions go on');
-		is(one($new, "SELECT keep_alive($token{lease}) IS NOT NULL, release_lock('g1', $token{group})"), 't|t', 'the lease and the group, too');
+		cmp_ok(one($new, q{SELECT campaign('boss', 'bob', '1 h')}), '>', $token{term}, 'terms grow');
+		is(one($new, q{SELECT compare_and_set('key', 1, 'c') IS NULL, compare_and_set('key', 2, 'c')}), 't|3', 'versions continue');
+		is(one($new, "SELECT keep_alive($token{lease}) IS NOT NULL, release_lock('g1', $token{group})"), 't|t', 'the lease is renewed, and the group is released');
 		$new->restart;
 		wait_for_sql($new, 'SELECT count(*) = 1 FROM lock_election.manager');
-		is(one($new, "SELECT is_held('leased', $token{leased})"), 't', 'also after another restart');
+		is(one($new, "SELECT is_held('leased', $token{leased})"), 't', 'the lock is held after another restart');
 		$new->stop;
 	};
 }

@@ -17,7 +17,8 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 one('CREATE ROLE installer LOGIN; CREATE ROLE app LOGIN');
 one('CREATE DATABASE app OWNER installer; ALTER DATABASE app SET search_path = locks, public');
 
-# The file as another version has it: with this number, a function that answers otherwise, and these statements at its end.
+# Creates the file of another version: with this number, a function that returns another value, and these statements
+# at its end.
 sub version_of
 {
 	my ($number, $end) = @_;
@@ -46,10 +47,10 @@ sub installed { return one($node, q{SELECT version || ' ' || _lock_election.word
 
 my $older = version_of($version - 1);
 
-is(install($older), '', 'an older version');
-is(installed(), ($version - 1) . ' old version ' . ($version - 1), 'is there');
+is(install($older), '', 'an older version is installed');
+is(installed(), ($version - 1) . ' old version ' . ($version - 1), 'the older version is active');
 
-# what is there when the newer one comes
+# The state before the upgrade to the newer version.
 my ($holder, $waiter, $idle) = map { as('app') } 1 .. 3;
 my $lease = $holder->query(q{SELECT grant_lease('1 h')});
 my $held = $holder->query("SELECT acquire_lock('held', lease => $lease)");
@@ -59,12 +60,12 @@ my $place = $waiter->query(q{SELECT token FROM enqueue_lock('held', '1 h')});
 my $life = one($node, 'SELECT life FROM _lock_election.life', $db);
 $holder->query(q{SELECT compare_and_set('key', 0, 'value')});
 
-# one that stands still after an enqueue, and one that is in a wait
+# a transaction that is idle after an enqueue, and a blocked call
 $idle->query(q{BEGIN; SELECT enqueue_lock('idle', '1 h')});
 $waiter->async("SELECT await_lock('held', $place, '10 min')");
 wait_for_sql($node, 'SELECT count(*) FROM pg_stat_activity WHERE wait_event = \'PgSleep\' AND pid = ' . $waiter->pid, '1');
 
-# many who acquire, renew, read and release all the time, until they are told to stop
+# Sessions that acquire, renew, read and release in a loop, until table "stop" is dropped.
 one($node, 'CREATE TABLE public.stop (); GRANT SELECT ON public.stop TO app', $db);
 append_to_file("$dir/load.sql", <<'SQL');
 \set n random(1, 20)
@@ -81,62 +82,64 @@ my $load = IPC::Run::start([ 'pgbench', '-n', '-c', '4', '-j', '1', '-T', '600',
 	'>', \$load_out, '2>', \$load_err);
 wait_for_sql($node, q{SELECT count(*) > 0 FROM _lock_election.token WHERE last_value > } . ($term + 200), 't', dbname => $db);
 
-subtest 'killed in the middle' => sub {
-	# it stops where its statements end, with everything changed and nothing committed
+subtest 'an upgrade is killed' => sub {
+	# The upgrade blocks after its last statement, when everything is changed and nothing is committed.
 	my $blocker = session($node, dbname => $db);
 	$blocker->query('SELECT pg_advisory_lock(68)');
 	my $run = start_install(version_of($version + 1, "\nSELECT pg_advisory_lock(68);\n"), 'killed');
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'killed' AND wait_event = 'advisory'}, '1');
-	is($holder->query("SELECT is_held('held', $held), keep_alive($lease) IS NOT NULL"), 't|t', 'meanwhile locks are held and renewed');
+	is($holder->query("SELECT is_held('held', $held), keep_alive($lease) IS NOT NULL"), 't|t', 'during the upgrade, locks are held and renewed');
 	my $token = $holder->query(q{SELECT try_acquire_lock('meanwhile')});
-	is($holder->query("SELECT release_lock('meanwhile', $token)"), 't', 'acquired and released');
+	is($holder->query("SELECT release_lock('meanwhile', $token)"), 't',
+		'during the upgrade, locks are acquired and released');
 	one(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'killed'});
-	like(finish($run), qr/terminating connection/, 'it is killed');
-	is(installed(), ($version - 1) . ' old version ' . ($version - 1), 'and the older version is there');
+	like(finish($run), qr/terminating connection/, 'the upgrade is killed');
+	is(installed(), ($version - 1) . ' old version ' . ($version - 1), 'the older version is active after the kill');
 	$blocker->quit;
 };
 
-subtest 'two at once' => sub {
+subtest 'two upgrades at the same time' => sub {
 	my @runs = map { start_install('sql/portable/lock_election.sql') } 1 .. 2;
 
-	is(finish($_), '', 'an upgrade') foreach @runs;
-	is(installed(), "$version election version $version", 'is there: numbers and functions are new');
-	is(one($node, 'SELECT count(*) FROM _lock_election.edition', $db), '1', 'once');
+	is(finish($_), '', 'an upgrade has no errors') foreach @runs;
+	is(installed(), "$version election version $version", 'the new version is active: numbers and functions are new');
+	is(one($node, 'SELECT count(*) FROM _lock_election.edition', $db), '1', 'the edition has one row');
 };
 
-subtest 'what was there' => sub {
-	is($holder->query("SELECT is_held('held', $held), is_held('own', $own), is_leader('e', $term), keep_alive($lease) IS NOT NULL"), 't|t|t|t', 'is held, and renewed');
-	is($holder->query(q{SELECT version, value FROM read_versioned('key')}), '1|value', 'versions stay');
-	is(one($node, 'SELECT life FROM _lock_election.life', $db), $life, 'no life has begun');
-	ok(!$waiter->ready, 'who waits has been neither granted nor refused');
-	is($holder->query("SELECT release_lock('held', $held)") . $waiter->wait . $waiter->error, 'tt', 'and is granted the lock');
+subtest 'the state after the upgrade' => sub {
+	is($holder->query("SELECT is_held('held', $held), is_held('own', $own), is_leader('e', $term), keep_alive($lease) IS NOT NULL"), 't|t|t|t', 'locks and leadership are held, and the lease is renewed');
+	is($holder->query(q{SELECT version, value FROM read_versioned('key')}), '1|value', 'versioned values are kept');
+	is(one($node, 'SELECT life FROM _lock_election.life', $db), $life, 'the upgrade does not start a new life');
+	ok(!$waiter->ready, 'a blocked call still waits');
+	is($holder->query("SELECT release_lock('held', $held)") . $waiter->wait . $waiter->error, 'tt', 'the blocked call is granted the lock');
 	$idle->query('COMMIT');
 	is($idle->error, '', 'a transaction that has called the older functions is committed');
-	is($holder->query(q{SELECT queue_position FROM lock_election.waiters WHERE name = 'idle'}) . $holder->query(q{SELECT count(*) FROM lock_election.locks WHERE name = 'idle'}), '1', 'with what it has done');
+	is($holder->query(q{SELECT queue_position FROM lock_election.waiters WHERE name = 'idle'}) . $holder->query(q{SELECT count(*) FROM lock_election.locks WHERE name = 'idle'}), '1', 'the place of the committed transaction is granted');
 };
 
-subtest 'those who called' => sub {
+subtest 'clients during the upgrade' => sub {
 	one($node, 'DROP TABLE public.stop', $db);
 	$load->finish;
 	my @errors = grep { !/division by zero/ } $load_err =~ /(?:ERROR|FATAL): .*/g;
-	is(join("\n", @errors), '', 'have seen no error but the one that ends them') or diag($load_err);
-	is(scalar(() = $load_err =~ /division by zero/g), 4, 'all of them');
+	is(join("\n", @errors), '', 'no errors except the one that ends the clients') or diag($load_err);
+	is(scalar(() = $load_err =~ /division by zero/g), 4, 'all four clients ran until the end');
 };
 
 subtest 'a newer version' => sub {
-	is(install(version_of($version + 2)), '', 'it is installed');
-	like(install('sql/portable/lock_election.sql'), qr/version @{[$version + 2]} of the portable edition is installed, and this is version $version.*newer release/s, 'and kept');
-	like(installed(), qr/^@{[$version + 2]} /, 'nothing has changed');
+	is(install(version_of($version + 2)), '', 'a newer version is installed');
+	like(install('sql/portable/lock_election.sql'), qr/version @{[$version + 2]} of the portable edition is installed, and this is version $version.*newer release/s, 'an older version does not replace a newer one');
+	like(installed(), qr/^@{[$version + 2]} /, 'the newer version is still active');
 	one($node, "UPDATE _lock_election.edition SET version = $version", $db);
 };
 
-# Whoever stands still stops neither a run of the same version, nor does that stop anybody else.
-subtest 'the same version, beside a transaction that stands still' => sub {
+# An idle transaction does not block a repeated installation of the same version, which blocks no other session
+# either.
+subtest 'the same version, next to an idle transaction' => sub {
 	$idle->query(q{BEGIN; SELECT acquire_lock('still', '1 h')});
-	is(install('sql/portable/lock_election.sql'), '', 'it is run again');
-	is($holder->query("SELECT keep_alive($lease) IS NOT NULL"), 't', 'and renewals go on');
+	is(install('sql/portable/lock_election.sql'), '', 'the same version is installed again');
+	is($holder->query("SELECT keep_alive($lease) IS NOT NULL"), 't', 'renewals continue');
 	$idle->query('COMMIT');
-	is($idle->error, '', 'and so does the transaction');
+	is($idle->error, '', 'the idle transaction commits');
 };
 
 $_->quit foreach $holder, $waiter, $idle;

@@ -12,7 +12,7 @@ my ($url, $mail, $domain) = ('https://git.example.org/locks/lock_election', 'loc
 
 system_or_bail('bash', '-c', "tar --exclude=./build --exclude=./.git --exclude='*.o' --exclude='*.so' -cf - . | tar -C '$dir' -xf -");
 
-# Runs it in the copy; returns the exit status and what it prints.
+# Runs make home in the copy. Returns the exit status and the output.
 sub home
 {
 	my (@args) = @_;
@@ -35,26 +35,26 @@ foreach my $wrong ([], ["URL=$url"], [ 'URL=example', "MAIL=$mail" ], [ "URL=htt
 {
 	my ($status, $out) = home(@$wrong);
 	isnt($status, 0, "refused: @$wrong");
-	like($out, qr/usage: make home|^not (?:an|the) /m, 'and it says why');
+	like($out, qr/usage: make home|^not (?:an|the) /m, "the reason: @$wrong");
 }
-is(grep_in($domain), $before, 'nothing is changed');
+is(grep_in($domain), $before, 'a refused call changes nothing');
 
-# A place that is not found any more.
+# A file that must be changed is missing.
 system_or_bail('mv', "$dir/SECURITY.md", "$dir/other");
 my ($status, $out) = home("URL=$url", "MAIL=$mail");
 isnt($status, 0, 'a file is missing');
-like($out, qr/^SECURITY\.md: .* is not found once/m, 'which it names');
-is(grep_in($domain), $before, 'nothing is changed');
+like($out, qr/^SECURITY\.md: .* is not found once/m, 'the error names the missing file');
+is(grep_in($domain), $before, 'a missing file: nothing is changed');
 system_or_bail('mv', "$dir/other", "$dir/SECURITY.md");
 
 ($status, $out) = home("URL=$url.git/", "MAIL=$mail");
-is($status, 0, 'it runs') or diag($out);
+is($status, 0, 'make home succeeds') or diag($out);
 is(grep_in($domain), '', 'no placeholder is left');
 foreach my $file (split / /, $before)
 {
 	like($out, qr/^\Q$file\E$/m, "$file is listed");
 }
-like(grep_in('nowhere.invalid'), qr{test/t/122_lockctl_trouble\.t}, 'a host that must not exist stays');
+like(grep_in('nowhere.invalid'), qr{test/t/122_lockctl_trouble\.t}, 'a host that must not exist is kept');
 like(slurp_file("$dir/clients/go/go.mod"), qr{\Amodule git\.example\.org/locks/lock_election/clients/go\n}, "Go's module");
 like(slurp_file("$dir/debian/control.in"), qr{^Maintainer: .* <\Q$mail\E>\n(?:.*\n)*Homepage: \Q$url\E\n}m, "Debian's package");
 my $meta = decode_json(slurp_file("$dir/META.json"));
@@ -63,11 +63,11 @@ is(decode_json(slurp_file("$dir/clients/node/package.json"))->{homepage}, $url, 
 like(slurp_file("$dir/clients/java/pom.xml"), qr{<url>\Q$url\E</url>\n  <licenses>}, 'pom.xml');
 like(slurp_file("$dir/clients/python/pyproject.toml"), qr{^\[project\.urls\]\nHomepage = "\Q$url\E"$}m, 'pyproject.toml');
 like(slurp_file("$dir/$_->[0]"), qr{<\Q$_->[1]\E>}, $_->[0]) foreach [ 'SECURITY.md', $mail ], [ 'CONTRIBUTING.md', $url ];
-is(`perl test/tidy '$dir'`, '', 'the rules of the house hold');
-is(`perl test/lib/links '$dir'`, '', 'links lead somewhere');
+is(`perl test/tidy '$dir'`, '', 'test/tidy passes');
+is(`perl test/lib/links '$dir'`, '', 'all links work');
 
 ($status, $out) = home("URL=$url", "MAIL=$mail");
-isnt($status, 0, 'it runs once');
-like($out, qr/has a home already/, 'and says so');
+isnt($status, 0, 'a second make home fails');
+like($out, qr/has a home already/, 'the error of a second make home');
 
 done_testing();

@@ -11,7 +11,7 @@ my $file = '.github/workflows/ci.yml';
 my $workflow = slurp_file($file);
 my @versions = map { /^(\d+) (\S+)$/ ? { major => $1, suite => $2 } : () } split /\n/, slurp_file('test/postgresql-versions');
 
-# The step that makes the matrix, as the runner runs it.
+# The step that creates the matrix, run as in the workflow.
 my ($step) = $workflow =~ /^      - id: list\n        run: \|\n((?: {10}.*\n)+)/m or die 'no step';
 my $output = PostgreSQL::Test::Utils::tempdir() . '/output';
 {
@@ -21,12 +21,12 @@ my $output = PostgreSQL::Test::Utils::tempdir() . '/output';
 my ($systems) = slurp_file($output) =~ /\Asystems=(.*)\n\z/ or die 'no output';
 is_deeply(decode_json($systems), \@versions, 'one job for each version');
 
-# Programs that it runs, and variables that the script knows.
+# Programs that the workflow runs, and variables that the script uses.
 like(slurp_file('test/versions.sh'), qr/^SUITES=.*^COMMANDS=/ms, 'test/versions.sh has its variables');
-ok(-x $_, "$_ can be run") foreach $workflow =~ m{\b(test/versions\.sh)$}m, $workflow =~ m{COMMANDS: (\S+)$}m;
+ok(-x $_, "$_ is executable") foreach $workflow =~ m{\b(test/versions\.sh)$}m, $workflow =~ m{COMMANDS: (\S+)$}m;
 
 my $container = decode_json(slurp_file('.devcontainer/devcontainer.json'));
-ok(-e $_, "$_ is there") foreach $container->{onCreateCommand} =~ /TESTS=(\S+)/;
+ok(-e $_, "$_ exists") foreach $container->{onCreateCommand} =~ /TESTS=(\S+)/;
 
 SKIP:
 {

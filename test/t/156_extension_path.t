@@ -8,7 +8,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# The system's own server; in the private copy, which all other tests use, the extension is installed.
+# The system's own server, because the extension is installed in the private copy that all other tests use.
 my ($pg_config) = $ENV{PG_CONFIG} =~ m{(/usr/lib/postgresql/\d+/bin/pg_config)$};
 my ($version) = run_command([ $ENV{PG_CONFIG}, '--version' ]);
 my ($major) = $version =~ /^PostgreSQL (\d+)/ or die "what is $version?";
@@ -17,7 +17,7 @@ plan skip_all => 'the server is not a package' if !$pg_config || !-x $pg_config;
 my ($libraries) = run_command([ $pg_config, '--pkglibdir' ]);
 plan skip_all => 'the extension is installed in this system' if -e "$libraries/lock_election.so";
 
-# The layout that container/Dockerfile makes of what is installed.
+# The layout that container/Dockerfile creates.
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $volume = "$dir/extensions/lock_election";
 {
@@ -39,21 +39,22 @@ CONF
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
 my $token = $node->safe_psql('postgres', q{SELECT acquire_lock('kept', '1 h')});
-like($token, qr/^\d+$/, 'a lock');
+like($token, qr/^\d+$/, 'a lock is acquired');
 my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
 my ($loaded) = slurp_file("/proc/$manager/maps") =~ m{ (/\S*/lock_election\.so)$}m;
-is($loaded, "$volume/lib/lock_election.so", 'the library is the one of the folder');
+is($loaded, "$volume/lib/lock_election.so", 'the library is loaded from the folder');
 
 $node->stop('immediate');
 $node->start;
-is($node->safe_psql('postgres', qq{SELECT is_held('kept', $token)}), 't', 'it is held after a crash');
+is($node->safe_psql('postgres', qq{SELECT is_held('kept', $token)}), 't', 'the lock is held after a crash');
 
-# A new database, from a dump.
+# A new database is restored from a dump.
 my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
 append_to_file("$dir/dump.sql", $dump);
 $node->safe_psql('postgres', 'CREATE DATABASE copy');
 $node->safe_psql('copy', slurp_file("$dir/dump.sql"));
-like($node->safe_psql('copy', q{SELECT acquire_lock('x')}), qr/^\d+$/, 'a lock in a database from a dump');
+like($node->safe_psql('copy', q{SELECT acquire_lock('x')}), qr/^\d+$/,
+	'a lock is acquired in a database restored from a dump');
 
 is($node->safe_psql('postgres', q{SELECT ok FROM lock_election.health()}), 't', 'the server is healthy');
 $node->safe_psql('postgres', 'ALTER EXTENSION lock_election UPDATE');

@@ -19,11 +19,11 @@ foreach my $fault ('switchover', 'kill -9 node')
 	my $r = trial($ha, $fault);
 
 	diag result_line($r);
-	is($r->{failed}, 0, "$fault: all clients have ended by themselves");
-	cmp_ok($r->{operations}, '>', 200, "$fault: the clients had something to do");
-	cmp_ok($r->{updates}, '>', 0, "$fault: also under fences");
+	is($r->{failed}, 0, "$fault: all clients have exited without errors");
+	cmp_ok($r->{operations}, '>', 200, "$fault: number of operations");
+	cmp_ok($r->{updates}, '>', 0, "$fault: number of fenced updates");
 	is($r->{violations}, 0, "$fault: no violation") or diag $r->{text};
-	is("@{ $r->{lost} }", '', "$fault: what was held is held, and in order");
+	is("@{ $r->{lost} }", '', "$fault: no lock or place is lost, and the order is kept");
 	is($r->{late}, 0, "$fault: the old primary confirms nothing");
 }
 $ha->stop;

@@ -21,31 +21,32 @@ my @expressions = map { map { $_->{expr} } @{ $_->{targets} } } @{ $board->{pane
 # --- what is generated ---
 
 my ($out, $err);
-ok(IPC::Run::run([ "$folder/generate", '--check' ], '>', \$out, '2>', \$err), 'what is made from the list is up to date') or diag($err);
+ok(IPC::Run::run([ "$folder/generate", '--check' ], '>', \$out, '2>', \$err), 'the generated files are up to date') or diag($err);
 my $copy = PostgreSQL::Test::Utils::tempdir();
 system_or_bail('cp', '-r', $folder, $copy);
 append_to_file("$copy/monitoring/metrics", "gauge more: 1\n\tAnother one.\n");
-ok(!IPC::Run::run([ "$copy/monitoring/generate", '--check' ], '>', \$out, '2>', \$err), 'after a change of the list it is not');
-is(join(' ', sort $err =~ /^(\S+) is not up to date/mg), 'dashboard.json queries.yaml', 'neither of the two');
+ok(!IPC::Run::run([ "$copy/monitoring/generate", '--check' ], '>', \$out, '2>', \$err), 'after a change of the list, generate --check fails');
+is(join(' ', sort $err =~ /^(\S+) is not up to date/mg), 'dashboard.json queries.yaml',
+	'generate --check names both files');
 system_or_bail("$copy/monitoring/generate");
-ok(IPC::Run::run([ "$copy/monitoring/generate", '--check' ]), 'until it is made again');
+ok(IPC::Run::run([ "$copy/monitoring/generate", '--check' ]), 'generate --check passes after generate');
 
-# A rule on a metric that is not there never fires.
+# A rule on an unknown metric never fires.
 my %known = map { $_ => 1 } map { $metrics{$_} eq 'histogram' ? ("${_}_bucket", "${_}_sum", "${_}_count") : $_ } keys %metrics;
-is(join(' ', grep { !$known{$_} } $alerts =~ /(?<!: )\b(lock_election_\w+)/g), 'lock_election_hold_seconds', 'the rules look at metrics of the list, and one text names another');
+is(join(' ', grep { !$known{$_} } $alerts =~ /(?<!: )\b(lock_election_\w+)/g), 'lock_election_hold_seconds', 'the rules use only metrics of the list; a text names one other');
 cmp_ok(scalar(keys %metrics), '>', 30, 'there are metrics');
 my @titles = $alerts =~ /alert: (\w+)/g;
 my $cases = slurp_file("$src/test/watching/alerts.yaml");
-is(join(' ', grep { $cases !~ /alertname="$_"/ } @titles), '', 'each alert has a case in which it fires');
+is(join(' ', grep { $cases !~ /alertname="$_"/ } @titles), '', 'the test cases of promtool include each alert');
 my $what_to_do = slurp_file("$src/docs/operation/watching.md") =~ s/.*^## The alerts\n//msr;
-is(join(' ', grep { $what_to_do !~ /^\|[^|]*`$_`/m } @titles), '', '.. and a line that says what to do');
+is(join(' ', grep { $what_to_do !~ /^\|[^|]*`$_`/m } @titles), '', 'the documentation has a line for each alert');
 
 # --- a server ---
 
 my $node = new_node('main', init => [ allows_streaming => 1 ]);
 $node->safe_psql('postgres', "SELECT release_lock('a', acquire_lock('a'));\n" x 20 . q{SELECT campaign('leader', 'me')});
 
-# --- on a standby nothing is granted, and the queries answer all the same ---
+# --- the queries also work on a standby, where nothing is granted ---
 
 $node->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -53,7 +54,7 @@ $standby->init_from_backup($node, 'copy', has_streaming => 1);
 $standby->start;
 my ($query) = $queries =~ /^lock_election:\n  query: \|\n((?:    .*\n)+)/m;
 is($standby->safe_psql('postgres', "SELECT healthy, up, standby, coalesce(acquires_total, 0) FROM ($query) q"), '0|0|1|0', 'the query on a standby');
-is($node->safe_psql('postgres', "SELECT healthy, up, standby, acquires_total FROM ($query) q"), '1|1|0|21', 'and on the primary');
+is($node->safe_psql('postgres', "SELECT healthy, up, standby, acquires_total FROM ($query) q"), '1|1|0|21', 'the query on the primary');
 
 SKIP:
 {
@@ -71,25 +72,27 @@ SKIP:
 	my @exporters = map { start_exporter($_, "$folder/queries.yaml", 'postgres') } $node, $standby;
 	my %samples = scrape($exporters[0]);
 	my @missing = grep { !$samples{ $metrics{$_} eq 'histogram' ? "${_}_bucket" : $_ } } sort keys %metrics;
-	is(join(' ', @missing), '', 'every metric of the list is there');
-	is(join(' ', grep { !$known{$_} } sort grep { /^lock_election/ } keys %samples), '', 'and no other');
-	is(join(' ', map { $_->{labels}{datname} } @{ $samples{lock_election_up} }), 'postgres', 'with its database');
+	is(join(' ', @missing), '', 'the exporter has every metric of the list');
+	is(join(' ', grep { !$known{$_} } sort grep { /^lock_election/ } keys %samples), '',
+		'the exporter has no other metric');
+	is(join(' ', map { $_->{labels}{datname} } @{ $samples{lock_election_up} }), 'postgres',
+		'a sample has its database as a label');
 	is_deeply([ map { $_->{labels}{le} } @{ $samples{lock_election_hold_seconds_bucket} } ],
 		[ split /\n/, $node->safe_psql('postgres', q{SELECT CASE le WHEN 'Infinity' THEN '+Inf' WHEN 0.0001 THEN '0.0001' WHEN 0.0003 THEN '0.0003'
 				ELSE le::text END FROM lock_election.histogram WHERE name = 'hold' ORDER BY histogram.le}) ], 'a histogram with its bounds');
-	is($samples{lock_election_hold_seconds_bucket}[-1]{value}, $samples{lock_election_hold_seconds_count}[0]{value}, 'all of it in the last bucket');
-	is($samples{lock_election_hold_seconds_count}[0]{value}, 20, 'as many as there were');
-	is($samples{lock_election_leader_changes_total}[0]{value}, 1, 'a counter');
+	is($samples{lock_election_hold_seconds_bucket}[-1]{value}, $samples{lock_election_hold_seconds_count}[0]{value}, 'the last bucket of the histogram contains all samples');
+	is($samples{lock_election_hold_seconds_count}[0]{value}, 20, 'the histogram has 20 samples');
+	is($samples{lock_election_leader_changes_total}[0]{value}, 1, 'the counter of leader changes');
 
-	# Beside its own metrics, and of several databases: with the options of docs/operation/watching.md.
+	# Several databases, and the exporter's own metrics: with the options of docs/operation/watching.md.
 	$node->safe_psql('postgres', 'CREATE DATABASE app');
 	$node->safe_psql('app', 'CREATE EXTENSION lock_election');
 	my ($options) = slurp_file("$src/docs/operation/watching.md") =~ /^ +ARGS='\S+ (--auto-discover-databases .*)'$/m or die 'no options';
 	my %several = scrape(start_exporter($node, "$folder/queries.yaml", 'app', split / /, $options =~ s/other/postgres/r));
-	is(join(' ', sort map { "$_->{labels}{datname}=$_->{value}" } @{ $several{lock_election_healthy} }), 'app=1 postgres=1', 'several databases');
-	ok($several{pg_stat_bgwriter_buffers_alloc_total} || $several{pg_stat_bgwriter_buffers_alloc}, "and the exporter's own metrics");
+	is(join(' ', sort map { "$_->{labels}{datname}=$_->{value}" } @{ $several{lock_election_healthy} }), 'app=1 postgres=1', 'the exporter has samples of several databases');
+	ok($several{pg_stat_bgwriter_buffers_alloc_total} || $several{pg_stat_bgwriter_buffers_alloc}, "the exporter's own metrics");
 
-	# --- a holder hangs, and somebody is told: after 3 s here, a minute is too long for a test ---
+	# --- a holder hangs, and an alert fires: here after 3 s, because a minute is too long for a test ---
 
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	$alerts =~ s/(oldest_wait_seconds >) 60$/$1 3/m or die 'no threshold';
@@ -98,43 +101,43 @@ SKIP:
 	my $prometheus = start_prometheus("$dir/alerts.yaml", @exporters);
 	my $firing = sub { return join ' ', sort map { "$_->{metric}{alertname}@" . $_->{metric}{instance} } ask_prometheus($prometheus, 'ALERTS{alertstate="firing"}') };
 
-	# Not before all servers run, which would keep their pipes open.
+	# Started after all servers, which would otherwise keep the pipes of the sessions open.
 	my $holder = session($node);
 	my $waiter = session($node);
 
 	ok(wait_until(sub { ask_prometheus($prometheus, 'lock_election_up') == 2 }), 'Prometheus has both servers');
-	is($firing->(), '', 'no alert of them fires');
+	is($firing->(), '', 'no alert fires before the holder hangs');
 	my $token = $holder->query(q{SELECT acquire_lock('hung', ttl => '1 h')});
 	$waiter->async(q{SELECT acquire_lock('hung')});
-	ok(wait_until(sub { $firing->() ne '' }), 'an alert fires');
-	is($firing->(), "LockElectionHungHolder\@$exporters[0]", 'the right one, and no other');
+	ok(wait_until(sub { $firing->() ne '' }), 'an alert fires when a holder hangs');
+	is($firing->(), "LockElectionHungHolder\@$exporters[0]", 'only LockElectionHungHolder fires');
 
-	# The board's curves: all are understood, and show something.
+	# Each expression of the dashboard is valid, and returns at least one series.
 	foreach my $expression (@expressions)
 	{
 		my $now = $expression =~ s/"\$(?:instance|datname)"/".*"/gr =~ s/\$__rate_interval/20s/gr;
 		my @curves = eval { ask_prometheus($prometheus, $now) };
 
-		cmp_ok(scalar(@curves), '>', 0, "the board: $expression") or diag($@);
+		cmp_ok(scalar(@curves), '>', 0, "the dashboard: $expression") or diag($@);
 	}
 	$holder->query("SELECT release_lock('hung', $token)");
-	like($waiter->wait, qr/^\d+$/, 'the holder lets go');
-	ok(wait_until(sub { $firing->() eq '' }), 'and the alert ends');
+	like($waiter->wait, qr/^\d+$/, 'the waiter is granted after the release');
+	ok(wait_until(sub { $firing->() eq '' }), 'no alert fires after the release');
 	my ($quantile) = ask_prometheus($prometheus, 'histogram_quantile(0.99, lock_election_wait_seconds_bucket)');
 	cmp_ok($quantile->{value}[1], '>', 3, 'the wait is in the histogram');
 
-	# --- the manager hangs: its counters and queues stand still, and only health() tells ---
+	# --- the manager hangs: its counters do not change, and only health() reports it ---
 
 	my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
 	kill 'STOP', $manager;
 	$waiter->async(q{SELECT acquire_lock('unanswered') IS NOT NULL});
-	ok(wait_until(sub { $firing->() ne '' }), 'an alert fires');
-	is($firing->(), "LockElectionDown\@$exporters[0]", 'the right one, and no other');
+	ok(wait_until(sub { $firing->() ne '' }), 'an alert fires when the manager hangs');
+	is($firing->(), "LockElectionDown\@$exporters[0]", 'only LockElectionDown fires');
 	my ($waited) = ask_prometheus($prometheus, 'lock_election_request_wait_seconds > 2');
-	is($waited->{metric}{instance}, $exporters[0], 'a request waits there');
+	is($waited->{metric}{instance}, $exporters[0], 'the metric of the waiting request names the server');
 	kill 'CONT', $manager;
-	is($waiter->wait, 't', 'the manager goes on');
-	ok(wait_until(sub { $firing->() !~ /LockElectionDown/ }), 'and the alert ends');
+	is($waiter->wait, 't', 'the request is granted when the manager continues');
+	ok(wait_until(sub { $firing->() !~ /LockElectionDown/ }), 'LockElectionDown ends');
 	stop_watching();
 	$waiter->quit;
 	$holder->quit;

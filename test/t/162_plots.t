@@ -45,7 +45,7 @@ foreach my $data (glob('bench/results/bad-night/*.tsv'))
 is_deeply([ sort map { $_->[1] } @drawn ], [ sort glob('bench/results/*.svg bench/results/*/*.svg docs/monitoring/*.svg') ],
 	'each plot is drawn from recorded data');
 
-# Another version of matplotlib draws the same in other words.
+# Another version of matplotlib draws the same picture with other SVG code.
 foreach my $pair (@drawn)
 {
 	my ($new, $published) = map { slurp_file($_) } @$pair;
@@ -55,10 +55,10 @@ foreach my $pair (@drawn)
 	is_deeply($texts->($new), $texts->($published), "$pair->[1]: the texts");
 	ok($new eq $published, "$pair->[1]: the same bytes") if $by eq $version;
 }
-like(slurp_file($_), qr/<style>\@media \(prefers-color-scheme: dark\)/, "$_ has a dark form")
+like(slurp_file($_), qr/<style>\@media \(prefers-color-scheme: dark\)/, "$_ has colors for dark mode")
 	foreach glob('docs/pictures/*.svg'), map { $_->[1] } @drawn;
 
-# Ticks at each of 20 numbers.
+# A tick for each of 20 numbers.
 my $many = "$dir/many.tsv";
 append_to_file($many, join '', map { "databases\tone\t$_\t1\n" } 1001 .. 1020);
 my ($out, $err) = run_command([ $python, 'bench/plot.py', 'scaling', $many, $dir ]);
