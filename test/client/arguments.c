@@ -8,7 +8,7 @@
 static le_session *s;
 static PGconn *db;
 
-/* The whole message: which argument it is, what it is, and what is allowed. */
+/* Checks the whole message: which argument is invalid, its value, and the allowed values. */
 #define refused(call, expected) check_refused((call), (expected), __LINE__)
 
 static void
@@ -55,17 +55,17 @@ of_sessions(void)
 	refused(opened((le_options){.name = "caf\xe9"}), "name is not UTF-8: byte 4 is 0xe9");
 	is_status(opened((le_options){.ttl_ms = 100}), LE_OK, "the shortest TTL");
 	is_status(opened((le_options){.connect_ms = INT32_MAX, .call_ms = INT32_MAX, .poll_ms = INT32_MAX}),
-			  LE_OK, "limits without end");
+			  LE_OK, "the longest limits");
 	refused(le_reopen(NULL, &error), "session is NULL");
-	is_status(le_close(NULL, -1, &error), LE_OK, "no session is closed");
+	is_status(le_close(NULL, -1, &error), LE_OK, "le_close(NULL) does nothing");
 	refused(le_close(open_session(5000), -2, &error), "wait_ms is -2: -1 (no limit), 0 and more are allowed");
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.leases"), "1") == 0,
-			   "it is closed all the same");
+			   "the session is closed although wait_ms is invalid");
 }
 
-/* --- names, and what else is asked for --- */
+/* --- names, and other members of a request --- */
 
-/* What is no UTF-8, at its beginning, and where PostgreSQL sees it. */
+/* Invalid UTF-8, in the first bytes, where PostgreSQL reports it. */
 static const char *const broken[] = {
 	"\x80",         "\xc0\xaf",         "\xc3",         "\xe0\x80\xaf",     "\xe2\x82",
 	"\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf0\x9f\x98", "\xf4\x90\x80\x80", "\xff"};
@@ -81,7 +81,7 @@ asked(const char *const *names, int n, le_how how, int wait_ms)
 	if (status == LE_OK)
 		le_release(hold, 0, NULL);
 	else
-		ok(hold == NULL, "no hold");
+		ok(hold == NULL, "a failed call returns no hold");
 	return status;
 }
 
@@ -120,7 +120,7 @@ of_names(void)
 	}
 	is_status(
 		asked((const char *const[]){"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf\xc2\x80\x7f\x01"}, 1, none, 0),
-		LE_OK, "the characters at their borders");
+		LE_OK, "the first and last valid characters");
 	refused(asked(one, 1, none, -2), "wait_ms is -2: -1 (no limit), 0 and more are allowed");
 	refused(asked(one, 1, none, INT32_MIN), "wait_ms is -2147483648: -1 (no limit), 0 and more are allowed");
 	refused(asked(one, 1, (le_how){.permits = -1}, 0),
@@ -131,8 +131,8 @@ of_names(void)
 			"how.permits is 2, and n is 2: a permit has only one name");
 	refused(asked(one, 1, (le_how){.until = -1}, 0),
 			"how.until is -1: 0 (no limit), and points of le_now() are allowed");
-	is_status(asked(one, 1, (le_how){.until = INT64_MAX}, INT32_MAX), LE_OK, "waits without end");
-	is_status(asked(one, 1, (le_how){.until = 1}, 0), LE_OK, "a point of the past is a try");
+	is_status(asked(one, 1, (le_how){.until = INT64_MAX}, INT32_MAX), LE_OK, "the longest waits");
+	is_status(asked(one, 1, (le_how){.until = 1}, 0), LE_OK, "a deadline in the past is a try");
 	refused(le_acquire(s, one, 1, NULL, 0, NULL, &error), "hold is NULL");
 	refused(le_acquire(NULL, one, 1, NULL, 0, &hold, &error), "session is NULL");
 	refused(le_enqueue(s, one, 1, NULL, NULL, &error), "hold is NULL");
@@ -212,14 +212,14 @@ of_holds(void)
 	refused(le_set_candidate(runner, NULL, &error), "candidate is NULL: 1 to 4096 bytes are allowed");
 	le_stop(runner, NULL);
 	refused(le_release(hold, -5, &error), "it is released without hold_for_ms: -5 is negative");
-	is_status(le_release(NULL, -5, &error), LE_OK, "no hold is released");
+	is_status(le_release(NULL, -5, &error), LE_OK, "le_release(NULL) does nothing");
 	le_cancel(NULL);
 	le_drop(NULL);
 }
 
 /* --- encodings --- */
 
-/* One name is one lock, whatever the environment, the connection string and the role say of encodings. */
+/* One name is one lock, whatever encoding the environment, the connection string or the role sets. */
 static void
 encodings(void)
 {
@@ -242,27 +242,33 @@ encodings(void)
 		other = open_with(&o);
 		unsetenv("PGCLIENTENCODING");
 		is_status(lock(other, "öäü€", 0, &hold), LE_OK, i > 0 ? settings[i - 1] : "PGCLIENTENCODING");
-		is_status(lock(s, "öäü€", 0, &again), LE_TIMEOUT, "it is one lock");
+		is_status(lock(s, "öäü€", 0, &again), LE_TIMEOUT, "the lock is the same in another encoding");
 		ok(strcmp(query(db, "SELECT count(*) FROM lock_election.locks WHERE name = 'öäü€'"), "1") == 0,
-		   "of this name");
+		   "the lock has this name in the view");
 		le_release(hold, 0, NULL);
 		le_close(other, -1, NULL);
 	}
 
-	is_status(lock(s, "öäü€", 0, &hold), LE_OK, "a lock");
-	is_status(le_acquire(s, several + 1, 1, NULL, 0, &again, &error), LE_OK, "another one");
+	is_status(lock(s, "öäü€", 0, &hold), LE_OK, "a lock with non-ASCII characters is acquired");
+	is_status(le_acquire(s, several + 1, 1, NULL, 0, &again, &error), LE_OK,
+			  "a second lock with non-ASCII characters is acquired");
 	le_release(again, 0, NULL);
 	le_release(hold, 0, NULL);
-	is_status(le_acquire(s, several, 2, NULL, 0, &both, &error), LE_OK, "both");
-	is_status(lock(s, "grün", 0, &hold), LE_OK, "a third");
-	is_status(le_campaign(s, "höhe", "me", 0, &term, &error), LE_OK, "and a term");
+	is_status(le_acquire(s, several, 2, NULL, 0, &both, &error), LE_OK,
+			  "a group with non-ASCII characters is acquired");
+	is_status(lock(s, "grün", 0, &hold), LE_OK, "a third lock with non-ASCII characters is acquired");
+	is_status(le_campaign(s, "höhe", "me", 0, &term, &error), LE_OK,
+			  "an election with non-ASCII characters is won");
 	for (int i = 0; i < 3; i++)
 	{
 		query(mine, "SET client_encoding = '%s'", (const char *const[]){"LATIN1", "UTF8", "SQL_ASCII"}[i]);
 		query(mine, "BEGIN");
-		is_status(le_fence(hold, mine, &error), LE_OK, "are fenced in a connection of any encoding");
-		is_status(le_fence(both, mine, &error), LE_OK, "also several");
-		is_status(le_fence(term, mine, &error), LE_OK, "and the term");
+		is_status(le_fence(hold, mine, &error), LE_OK,
+				  "a lock is fenced in a connection with another encoding");
+		is_status(le_fence(both, mine, &error), LE_OK,
+				  "a group is fenced in a connection with another encoding");
+		is_status(le_fence(term, mine, &error), LE_OK,
+				  "a term is fenced in a connection with another encoding");
 		query(mine, "COMMIT");
 	}
 	PQfinish(mine);
@@ -275,7 +281,10 @@ encodings(void)
 
 #define SECRET "S3cr3t"
 
-/* What is said of it does not have the password, neither by the library nor for a connection of the program. */
+/*
+ * Checks that no message about the string contains the password, neither of the library nor of the program's
+ * own connection.
+ */
 static void
 keeps_secret(const char *string, const char *expected)
 {
@@ -291,7 +300,8 @@ keeps_secret(const char *string, const char *expected)
 	}
 	conn = PQconnectdb(string);
 	le_connection_error(conn, &own);
-	ok(own.message[0] != '\0' && strstr(own.message, SECRET) == NULL, "nor a connection of the program");
+	ok(own.message[0] != '\0' && strstr(own.message, SECRET) == NULL,
+	   "the error of the program's connection does not contain the password");
 	PQfinish(conn);
 }
 
@@ -335,7 +345,7 @@ secrets(void)
 				 "the password is a part of another option");
 	unsetenv("PGHOST");
 	unsetenv("PGPORT");
-	/* the server repeats these */
+	/* the server repeats these values in its messages */
 	snprintf(info, sizeof(info), "%s dbname='postgres//u:S3cr3t@host/db'", conninfo);
 	keeps_secret(info, database);
 	snprintf(info, sizeof(info), "%s user='u:S3cr3t'", conninfo);
@@ -344,7 +354,7 @@ secrets(void)
 	snprintf(info, sizeof(info), "%.*s", (int) (strstr(conninfo, "dbname") - conninfo), conninfo);
 	keeps_secret(info, database);
 	unsetenv("PGDATABASE");
-	/* other errors are as they were */
+	/* other errors are unchanged */
 	keeps_secret("host=127.0.0.1 port=1 password=S3cr3t", "127.0.0.1");
 	snprintf(info, sizeof(info), "%s dbname=nowhere password=S3cr3t", conninfo);
 	keeps_secret(info, "database \"nowhere\" does not exist");

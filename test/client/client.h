@@ -21,7 +21,7 @@
 #include "../unit/tap.h"
 #include "lock_election.h"
 
-/* Generous: a machine may be busy.  Nobody waits for as long as this when all is well. */
+/* Milliseconds. Generous, because a machine can be busy; a passing test never waits for as long as this. */
 #define PATIENCE 60000
 
 static const char *conninfo;
@@ -51,7 +51,7 @@ run_tests(int argc, char **argv, void (*tests)(void))
 	return done_testing();
 }
 
-/* Has the script do something, see LeClient.pm; returns its answer. */
+/* Sends an action to the script that runs this program, see LeClient.pm. Returns its reply. */
 static inline const char *
 ask(const char *format, ...)
 {
@@ -65,7 +65,7 @@ ask(const char *format, ...)
 	va_end(args);
 	fflush(stdout);
 	if (fgets(answer, sizeof(answer), stdin) == NULL)
-		die("nobody answers");
+		die("the script has not replied");
 	answer[strcspn(answer, "\n")] = '\0';
 	return answer;
 }
@@ -84,7 +84,7 @@ tap_status(le_status got, le_status expected, const char *name, int line)
 	return true;
 }
 
-/* A condition that comes true in time. */
+/* Waits until a condition is true. */
 #define eventually(condition, name)                                                                          \
 	do                                                                                                       \
 	{                                                                                                        \
@@ -155,7 +155,7 @@ enqueue(le_session *s, const char *name)
 	return hold;
 }
 
-/* One value of one row, or "" for none or NULL. */
+/* Returns the value of a query that returns one row with one column; "" for no row or NULL. */
 static inline const char *
 query(PGconn *conn, const char *format, ...)
 {
@@ -177,7 +177,7 @@ query(PGconn *conn, const char *format, ...)
 	return value;
 }
 
-/* Where the sessions go through a pooler, the test itself does not. */
+/* Opens a connection of the test itself, which bypasses a pooler that the sessions use. */
 static inline PGconn *
 connect_db(void)
 {

@@ -4,11 +4,12 @@
  *		one at a time.
  *
  * A chapter is something that a program does with sessions.  It is repeated:
- * its first call of a kind fails, then its second one, until a run has no
- * failure.  In each run all calls answer as the header says, and the sessions
- * go on.  The library is linked so that its calls come here (Makefile), whatever
- * sanitizer it is built with.  Each kind has a process and a database of its
- * own, for most of the time is spent waiting.
+ * in the first run, its first call of a kind fails, in the second run its
+ * second call, until a run has no failure.  In each run, all calls return as
+ * documented in the header, and the sessions continue.  The library is linked
+ * so that its calls come here (Makefile), whatever sanitizer it is built with.
+ * Each kind has a process and a database of its own, because most of the time
+ * is spent waiting.
  */
 #include "client.h"
 
@@ -19,7 +20,7 @@
 
 #include "objects.h"
 
-/* More calls than any chapter has. */
+/* More than the number of calls of any chapter. */
 #define CALLS_MAX 2000
 #define M(status) (1u << (status))
 
@@ -28,16 +29,16 @@ typedef enum Kind
 	NONE,
 	MEMORY,
 	OBJECTS, /* descriptors, threads, conditions */
-	TRIFLES, /* nothing that anybody should notice */
+	TRIFLES, /* failures that must have no effect */
 	SENDS,   /* libpq cannot connect or send */
-	READS,   /* or not read */
-	ANSWERS, /* has no memory for an answer */
+	READS,   /* libpq cannot read */
+	ANSWERS, /* libpq has no memory for a reply */
 	KINDS
 } Kind;
 
 static const char *const kind_names[] = {"none", "memory", "objects", "trifles", "sends", "reads", "answers"};
 
-/* What a call may answer when one of a kind has failed. */
+/* The statuses that a call may return after a failure of each kind. */
 static const unsigned kind_answers[] = {
 	[MEMORY] = M(LE_NO_MEMORY),
 	[OBJECTS] = M(LE_NO_MEMORY),
@@ -118,7 +119,7 @@ WRAP(PGresult *, PQexecParams,
 extern PGresult *__real_PQgetResult(PGconn *conn);
 extern PGresult *__wrap_PQgetResult(PGconn *conn);
 
-/* Without memory libpq answers an error without a code, or nothing. */
+/* Without memory, libpq returns an error without a code, or NULL. */
 PGresult *
 __wrap_PQgetResult(PGconn *conn)
 {
@@ -138,14 +139,17 @@ static le_session *a, *b;
 static Kind kind;
 static int run, wrong;
 
-/* Where the network fails, the outcome of some calls is not known. */
+/* If the network fails, the outcome of some calls is unknown. */
 static unsigned
 network(void)
 {
 	return kind >= SENDS ? M(LE_UNKNOWN) : 0;
 }
 
-/* A call has answered; besides LE_OK a failure, or what this one may always answer, is right. */
+/*
+ * Checks the status of a call: LE_OK, one that the kind of failure allows, or one that this call may always
+ * return.
+ */
 static le_status
 answered(le_status got, unsigned always, const char *call)
 {
@@ -177,13 +181,13 @@ give_back(le_hold *hold)
 	answered(le_release(hold, 0, &error), network(), "le_release");
 }
 
-/* The connection of the first session breaks. */
+/* Breaks the connection of the first session. */
 static void
 break_connection(void)
 {
 	char pids[1000];
 
-	/* a failure may have broken it already: then the next one */
+	/* A failure may have broken the connection already: then break the next one. */
 	do
 		snprintf(pids, sizeof(pids), "%s",
 				 query(db,
@@ -210,7 +214,8 @@ opening(void)
 
 	o.name = "somebody";
 	answered(le_open(&o, &opened, &error), 0, "le_open");
-	expect((error.status == LE_OK) == (opened != NULL), "a session, or none");
+	expect((error.status == LE_OK) == (opened != NULL),
+		   "le_open returns a session exactly if it returns LE_OK");
 }
 
 static void
@@ -240,7 +245,7 @@ closing(void)
 	if (answered(le_close(opened, -1, &error), network(), "le_close") == LE_OK)
 		expect(strcmp(query(db, "SELECT count(*) FROM lock_election.leases WHERE lease = %" PRId64, lease),
 					  "0") == 0,
-			   "no lease");
+			   "no lease is left");
 	le_drop(held);
 	le_drop(waits);
 }
@@ -263,7 +268,7 @@ orphaning(void)
 	le_drop(held);
 }
 
-/* Each kind of a hold. */
+/* All kinds of holds. */
 static void
 acquiring(void)
 {
@@ -281,11 +286,11 @@ acquiring(void)
 		if (answered(le_acquire(a, names, ways[i].n, &how, ways[i].wait_ms, &held, &error), 0,
 					 "le_acquire") == LE_OK)
 		{
-			expect(le_valid(held) && le_token(held) > 0, "it is held");
+			expect(le_valid(held) && le_token(held) > 0, "an acquired hold is valid");
 			give_back(held);
 		}
 		else
-			expect(held == NULL, "no hold");
+			expect(held == NULL, "a failed acquire returns no hold");
 	}
 }
 
@@ -297,7 +302,7 @@ before_waiting(void)
 	blocks = must_lock(b, "w");
 }
 
-/* Three wait: one is canceled, one granted when the holder leaves, one given back. */
+/* Three requests wait: one is canceled, one is granted when the holder releases, one is released. */
 static void
 waiting(void)
 {
@@ -313,11 +318,11 @@ waiting(void)
 	{
 		le_cancel(waits[0]);
 		answered(le_await(waits[0], 0, &error), M(LE_CANCELED), "le_await");
-		expect(error.status != LE_OK, "it is not granted");
+		expect(error.status != LE_OK, "a canceled request is not granted");
 	}
 	give_back(blocks);
 	if (waits[1] != NULL && answered(le_await(waits[1], PATIENCE, &error), 0, "le_await") == LE_OK)
-		expect(le_valid(waits[1]), "it is held");
+		expect(le_valid(waits[1]), "a granted request is valid");
 	for (int i = 0; i < 3; i++)
 		give_back(waits[i]);
 }
@@ -334,7 +339,9 @@ before_listening(void)
 	blocks = must_lock(b, "l");
 }
 
-/* The first wait of a connection begins to listen; a failure of that is not for good, where nothing else may do. */
+/*
+ * The first wait of a connection starts to listen. A failure of that is temporary if listening is required.
+ */
 static void
 listening(void)
 {
@@ -354,7 +361,7 @@ listening(void)
 	give_back(blocks);
 	blocks = NULL;
 	if (answered(le_await(waits, PATIENCE, &error), 0, "le_await") == LE_OK)
-		expect(le_valid(waits), "it is held");
+		expect(le_valid(waits), "a request that listens is granted");
 	give_back(waits);
 }
 
@@ -403,10 +410,11 @@ leading(void)
 	if (answered(le_campaign(a, "e", "me", PATIENCE, &term, &error), 0, "le_campaign") != LE_OK)
 		return;
 	if (answered(le_leader(a, "e", &info, &error), 0, "le_leader") == LE_OK)
-		expect(info.term == le_token(term) && strcmp(info.candidate, "me") == 0, "it leads");
+		expect(info.term == le_token(term) && strcmp(info.candidate, "me") == 0,
+			   "le_leader returns the own term");
 	if (answered(le_proclaim(term, "still me", &error), network(), "le_proclaim") == LE_OK &&
 		answered(le_leader(a, "e", &info, &error), 0, "le_leader") == LE_OK)
-		expect(strcmp(info.candidate, "still me") == 0, "as it says");
+		expect(strcmp(info.candidate, "still me") == 0, "le_leader returns the proclaimed text");
 	answered(le_resign(term, &error), network(), "le_resign");
 }
 
@@ -438,11 +446,11 @@ observing(void)
 	if (answered(le_observe(a, "o", -1, on_change, NULL, &observer, &error), 0, "le_observe") == LE_OK)
 	{
 		eventually_quietly(seen == le_token(observed));
-		expect(seen == le_token(observed), "the leader is seen");
+		expect(seen == le_token(observed), "the observer sees the leader");
 		if (answered(le_proclaim(observed, "us", &error), network(), "le_proclaim") == LE_OK)
 		{
 			eventually_quietly(proclaimed > 0);
-			expect(proclaimed > 0, "a change is seen");
+			expect(proclaimed > 0, "the observer sees a change");
 		}
 	}
 	le_unobserve(observer);
@@ -486,8 +494,8 @@ running(void)
 		return;
 	answered(le_set_candidate(runner, "still me", &error), 0, "le_set_candidate");
 	eventually_quietly(elected > 0 && seen > 0);
-	expect(elected == 1, "elected, once");
-	expect(seen > 0, "the leader is told");
+	expect(elected == 1, "the runner is elected once");
+	expect(seen > 0, "the runner sees the leader");
 	answered(le_stop(runner, &error), 0, "le_stop");
 }
 
@@ -503,7 +511,7 @@ before_reconnecting(void)
 	eventually_quietly(le_position(queued[1]) > 0);
 }
 
-/* All is kept, also what waits. */
+/* Holds and waiting requests survive a lost connection. */
 static void
 reconnecting(void)
 {
@@ -511,12 +519,12 @@ reconnecting(void)
 
 	break_connection();
 	answered(le_leader(a, "e", &info, &error), 0, "le_leader");
-	expect(le_valid(kept), "it is held");
+	expect(le_valid(kept), "a hold survives a lost connection");
 	give_back(blocks);
 	for (int i = 0; i < 2; i++)
 	{
 		if (answered(le_await(queued[i], PATIENCE, &error), 0, "le_await") == LE_OK)
-			expect(le_valid(queued[i]), "it is held");
+			expect(le_valid(queued[i]), "a waiting request is granted after a lost connection");
 		give_back(queued[i]);
 	}
 	give_back(kept);
@@ -567,7 +575,7 @@ static const struct
 
 /* --- all of them --- */
 
-/* What fails with each of many calls alike is tried with some of them. */
+/* Chooses the next call that fails. Calls that fail alike in large numbers are tried only in part. */
 static int
 next_run(void)
 {
@@ -591,7 +599,7 @@ repeat(size_t chapter)
 		chapters[chapter].run();
 		failing = NONE;
 		chapters[chapter].after();
-		expect(le_get_state(a) != LE_ENDED && le_get_state(b) != LE_ENDED, "the sessions go on");
+		expect(le_get_state(a) != LE_ENDED && le_get_state(b) != LE_ENDED, "the sessions continue");
 		runs++;
 	}
 	printf("# %d runs, %d ms\n", runs, (int) (le_now() - start));
@@ -626,7 +634,7 @@ tests_of_kind(void)
 	return done_testing();
 }
 
-/* Tells the tests of a process as ours. */
+/* Prints the test results of a child process as results of this process. */
 static void
 tell(FILE *from)
 {
@@ -674,7 +682,7 @@ tests(void)
 	{
 		tell(output[kind]);
 		waitpid(children[kind], &status, 0);
-		is_int(status, 0, "a process ends well");
+		is_int(status, 0, "the process of a kind exits with 0");
 	}
 }
 

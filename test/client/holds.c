@@ -15,33 +15,37 @@ tries_and_waits(void)
 	int64_t start;
 
 	is_status(lock(one, "x", 0, &a), LE_OK, "a free lock is acquired by trying");
-	ok(le_valid(a) && le_hold_time_left(a) > 0, "it is valid");
-	ok(le_get_hold_state(a) == LE_HOLD_HELD, "and held");
-	ok(le_token(a) > 0, "it has a token");
-	is_status(lock(two, "x", 0, &b), LE_TIMEOUT, "another session does not get it");
-	ok(b == NULL, "and gets no hold");
-	is_status(lock(one, "x", 0, &b), LE_TIMEOUT, "nor does the same session again");
+	ok(le_valid(a) && le_hold_time_left(a) > 0, "an acquired hold is valid");
+	ok(le_get_hold_state(a) == LE_HOLD_HELD, "an acquired hold is HELD");
+	ok(le_token(a) > 0, "an acquired hold has a token");
+	is_status(lock(two, "x", 0, &b), LE_TIMEOUT, "a held lock is not granted to another session");
+	ok(b == NULL, "a failed acquire returns no hold");
+	is_status(lock(one, "x", 0, &b), LE_TIMEOUT, "a held lock is not granted again to the same session");
 	start = le_now();
-	is_status(lock(two, "x", 150, &b), LE_TIMEOUT, "a wait with a limit ends");
-	ok(le_now() - start >= 150 && le_now() - start < 10000, "after that limit");
+	is_status(lock(two, "x", 150, &b), LE_TIMEOUT, "a wait with a limit times out");
+	ok(le_now() - start >= 150 && le_now() - start < 10000, "the wait times out after its limit");
 	is_status(lock_how(two, "x", (le_how){.until = le_now() + 100}, -1, &b), LE_TIMEOUT,
-			  "a deadline ends it, too");
-	is_status(lock_how(two, "x", (le_how){.until = 1}, -1, &b), LE_TIMEOUT, "one that has passed at once");
-	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.waiters"), "0") == 0, "no place is left");
+			  "a wait with a deadline times out");
+	is_status(lock_how(two, "x", (le_how){.until = 1}, -1, &b), LE_TIMEOUT,
+			  "a wait whose deadline has passed times out immediately");
+	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.waiters"), "0") == 0,
+			   "no place is left after a timeout");
 
 	b = enqueue(two, "x");
-	eventually(le_position(b) == 1, "a place in the queue");
-	is_status(le_await(b, 0, &error), LE_WAITING, "not yet granted");
-	is_status(le_await_until(b, INT64_MIN, &error), LE_WAITING, "nor before the beginning of time");
-	ok(le_token(b) == 0 && !le_valid(b), "no token, not valid");
-	is_status(le_release(a, 0, &error), LE_OK, "released");
-	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted to the next");
-	ok(le_valid(b) && le_token(b) > 0, "who holds it");
+	eventually(le_position(b) == 1, "a place is first in the queue");
+	is_status(le_await(b, 0, &error), LE_WAITING, "the place is not yet granted");
+	is_status(le_await_until(b, INT64_MIN, &error), LE_WAITING,
+			  "le_await_until the smallest time returns immediately");
+	ok(le_token(b) == 0 && !le_valid(b), "a waiting hold has no token and is not valid");
+	is_status(le_release(a, 0, &error), LE_OK, "the holder releases");
+	is_status(le_await(b, PATIENCE, &error), LE_OK, "the place is granted after the release");
+	ok(le_valid(b) && le_token(b) > 0, "the granted hold is valid and has a token");
 	c = enqueue(one, "x");
-	eventually(le_position(c) == 1, "a place behind it");
+	eventually(le_position(c) == 1, "another place is first in the queue behind the holder");
 	le_drop(b);
-	is_status(le_await(c, PATIENCE, &error), LE_OK, "given back in the background, it goes on");
-	is_status(le_release(c, 0, &error), LE_OK, "released");
+	is_status(le_await(c, PATIENCE, &error), LE_OK,
+			  "le_drop releases in the background, and the next place is granted");
+	is_status(le_release(c, 0, &error), LE_OK, "the last holder releases");
 }
 
 static void
@@ -50,27 +54,27 @@ cancels(void)
 	le_hold *a = must_lock(one, "x"), *b = enqueue(two, "x"), *c;
 
 	le_cancel(b);
-	is_status(le_await(b, -1, &error), LE_CANCELED, "canceled before it is asked for, perhaps");
+	is_status(le_await(b, -1, &error), LE_CANCELED, "canceled immediately after the enqueue");
 	le_release(b, 0, NULL);
 	b = enqueue(two, "x");
-	eventually(le_position(b) > 0, "queued");
+	eventually(le_position(b) > 0, "the place is in the queue");
 	le_cancel(b);
-	is_status(le_await(b, -1, &error), LE_CANCELED, "canceled in the queue");
-	ok(le_get_hold_state(b) == LE_HOLD_OVER, "it is over");
+	is_status(le_await(b, -1, &error), LE_CANCELED, "a place in the queue is canceled");
+	ok(le_get_hold_state(b) == LE_HOLD_OVER, "a canceled hold is OVER");
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.waiters"), "0") == 0,
-			   "the place is left");
-	is_status(le_release(b, 0, &error), LE_OK, "and freed");
+			   "no place is left after the cancel");
+	is_status(le_release(b, 0, &error), LE_OK, "a canceled hold is freed");
 	le_cancel(a);
-	ok(le_valid(a), "what is held cannot be canceled");
-	is_status(le_release(a, 0, &error), LE_OK, "released");
-	is_status(lock(two, "x", 0, &c), LE_OK, "the lock is free");
+	ok(le_valid(a), "le_cancel does not affect a granted hold");
+	is_status(le_release(a, 0, &error), LE_OK, "the granted hold is released");
+	is_status(lock(two, "x", 0, &c), LE_OK, "the lock is free after the release");
 	le_release(c, 0, NULL);
 }
 
 static void *
 cancel_soon(void *arg)
 {
-	eventually(le_position(arg) > 0, "it waits");
+	eventually(le_position(arg) > 0, "the place waits until it is canceled");
 	le_cancel(arg);
 	return NULL;
 }
@@ -93,15 +97,16 @@ shared(void)
 {
 	le_hold *a, *b, *w, *r;
 
-	is_status(lock_how(one, "s", (le_how){.shared = 1}, 0, &a), LE_OK, "a reader");
-	is_status(lock_how(two, "s", (le_how){.shared = 1}, 0, &b), LE_OK, "and another");
-	is_status(lock(two, "s", 0, &w), LE_TIMEOUT, "no writer");
+	is_status(lock_how(one, "s", (le_how){.shared = 1}, 0, &a), LE_OK, "a shared holder is granted");
+	is_status(lock_how(two, "s", (le_how){.shared = 1}, 0, &b), LE_OK, "a second shared holder is granted");
+	is_status(lock(two, "s", 0, &w), LE_TIMEOUT, "an exclusive request is not granted beside shared holders");
 	w = enqueue(two, "s");
-	eventually(le_position(w) == 1, "a writer waits");
-	is_status(lock_how(one, "s", (le_how){.shared = 1}, 0, &r), LE_TIMEOUT, "no reader overtakes it");
+	eventually(le_position(w) == 1, "an exclusive request waits");
+	is_status(lock_how(one, "s", (le_how){.shared = 1}, 0, &r), LE_TIMEOUT,
+			  "a shared request does not overtake the exclusive waiter");
 	le_release(a, 0, NULL);
 	le_release(b, 0, NULL);
-	is_status(le_await(w, PATIENCE, &error), LE_OK, "then it writes");
+	is_status(le_await(w, PATIENCE, &error), LE_OK, "the exclusive waiter is granted after both releases");
 	le_release(w, 0, NULL);
 }
 
@@ -112,21 +117,24 @@ several(void)
 	le_hold *a, *b;
 
 	is_status(le_acquire(one, xy, 2, NULL, 0, &a, &error), LE_OK, "two locks at once");
-	is_status(le_acquire(two, y, 2, NULL, 0, &b, &error), LE_TIMEOUT, "one of them is not free");
-	is_status(lock(two, "m3", 0, &b), LE_OK, "the other was not touched");
+	is_status(le_acquire(two, y, 2, NULL, 0, &b, &error), LE_TIMEOUT,
+			  "a group is not granted if one of its locks is held");
+	is_status(lock(two, "m3", 0, &b), LE_OK, "the other lock of the group is still free");
 	le_release(b, 0, NULL);
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE token = %" PRId64, le_token(a))), 2,
-		   "one token for both");
-	is_status(le_release(a, 0, &error), LE_OK, "released");
-	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "both");
+		   "both locks of a group have the same token");
+	is_status(le_release(a, 0, &error), LE_OK, "the group is released");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0,
+		   "both locks of the group are released");
 	is_status(le_acquire(one, twice, 2, NULL, 0, &a, &error), LE_INVALID, "one name twice");
-	ok(strcmp(error.sqlstate, "22023") == 0, "is what the server says");
-	is_status(le_acquire(one, xy, 2, NULL, 0, &a, &error), LE_OK, "again");
-	is_status(le_release(a, 400, &error), LE_OK, "released, and closed for a while");
-	is_status(lock(two, "m1", 0, &b), LE_TIMEOUT, "the one");
-	is_status(lock(two, xy[1], 0, &b), LE_TIMEOUT, "and the other");
-	is_status(le_acquire(two, xy, 2, NULL, 0, &b, &error), LE_TIMEOUT, "and both");
-	is_status(lock(two, "m1", PATIENCE, &b), LE_OK, "the while passes");
+	ok(strcmp(error.sqlstate, "22023") == 0, "one name twice is rejected by the server");
+	is_status(le_acquire(one, xy, 2, NULL, 0, &a, &error), LE_OK, "the group is acquired again");
+	is_status(le_release(a, 400, &error), LE_OK, "the group is released with hold_for");
+	is_status(lock(two, "m1", 0, &b), LE_TIMEOUT, "the first name is closed");
+	is_status(lock(two, xy[1], 0, &b), LE_TIMEOUT, "the second name is closed");
+	is_status(le_acquire(two, xy, 2, NULL, 0, &b, &error), LE_TIMEOUT,
+			  "the group of closed names is not granted");
+	is_status(lock(two, "m1", PATIENCE, &b), LE_OK, "a name opens after hold_for");
 	le_release(b, 0, NULL);
 }
 
@@ -135,18 +143,23 @@ permits(void)
 {
 	le_hold *a, *b, *c;
 
-	is_status(lock_how(one, "p", (le_how){.permits = 2}, 0, &a), LE_OK, "a permit");
-	is_status(lock_how(one, "p", (le_how){.permits = 2}, 0, &b), LE_OK, "another of the same session");
-	is_status(lock_how(two, "p", (le_how){.permits = 2}, 0, &c), LE_TIMEOUT, "and no more");
-	is_status(lock_how(two, "p", (le_how){.permits = 3}, 0, &c), LE_INVALID, "another number");
-	is_status(lock_how(two, "p", (le_how){.permits = 2, .shared = 1}, 0, &c), LE_INVALID, "shared");
-	is_status(le_release(a, 0, &error), LE_OK, "given back");
-	is_status(lock_how(two, "p", (le_how){.permits = 2}, 0, &c), LE_OK, "it is another's");
+	is_status(lock_how(one, "p", (le_how){.permits = 2}, 0, &a), LE_OK, "a permit is granted");
+	is_status(lock_how(one, "p", (le_how){.permits = 2}, 0, &b), LE_OK,
+			  "a second permit is granted to the same session");
+	is_status(lock_how(two, "p", (le_how){.permits = 2}, 0, &c), LE_TIMEOUT,
+			  "a third of two permits is not granted");
+	is_status(lock_how(two, "p", (le_how){.permits = 3}, 0, &c), LE_INVALID,
+			  "another number of permits is rejected");
+	is_status(lock_how(two, "p", (le_how){.permits = 2, .shared = 1}, 0, &c), LE_INVALID,
+			  "a shared permit is rejected");
+	is_status(le_release(a, 0, &error), LE_OK, "a permit is released");
+	is_status(lock_how(two, "p", (le_how){.permits = 2}, 0, &c), LE_OK,
+			  "the released permit is granted to another session");
 	le_release(b, 0, NULL);
 	le_release(c, 0, NULL);
 }
 
-/* As for one lock: places for several, and for permits. */
+/* Places for several locks and for permits. */
 static void
 places(void)
 {
@@ -154,24 +167,27 @@ places(void)
 	le_how permit = {.size = sizeof(permit), .permits = 1};
 	le_hold *a, *b, *c;
 
-	is_status(le_acquire(one, ab, 2, NULL, PATIENCE, &a, &error), LE_OK, "two locks, with a wait");
-	is_status(le_acquire(two, bc, 2, NULL, 100, &b, &error), LE_TIMEOUT, "no wait that is too short");
-	is_status(le_enqueue(two, bc, 2, NULL, &b, &error), LE_OK, "two others, one of them the same");
-	eventually(le_position(b) > 0, "are queued for");
-	is_status(lock(one, "c", 0, &c), LE_TIMEOUT, "nobody overtakes in any of them");
+	is_status(le_acquire(one, ab, 2, NULL, PATIENCE, &a, &error), LE_OK,
+			  "two locks are acquired with a wait");
+	is_status(le_acquire(two, bc, 2, NULL, 100, &b, &error), LE_TIMEOUT,
+			  "a group is not granted within a short wait");
+	is_status(le_enqueue(two, bc, 2, NULL, &b, &error), LE_OK,
+			  "a group is enqueued behind a group that shares one name");
+	eventually(le_position(b) > 0, "the group is in the queue");
+	is_status(lock(one, "c", 0, &c), LE_TIMEOUT, "nobody overtakes a waiting group on its free name");
 	le_release(a, 0, NULL);
-	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted");
-	is_status(le_enqueue(one, ab, 2, NULL, &a, &error), LE_OK, "and again");
-	eventually(le_position(a) > 0, "queued");
+	is_status(le_await(b, PATIENCE, &error), LE_OK, "the waiting group is granted");
+	is_status(le_enqueue(one, ab, 2, NULL, &a, &error), LE_OK, "another group is enqueued");
+	eventually(le_position(a) > 0, "the other group is in the queue");
 	le_cancel(a);
-	is_status(le_release(a, 0, &error), LE_OK, "canceled");
+	is_status(le_release(a, 0, &error), LE_OK, "a canceled group is freed");
 	is_status(le_release(b, 0, &error), LE_OK, "released");
 
-	is_status(le_acquire(one, ab, 1, &permit, PATIENCE, &a, &error), LE_OK, "the only permit");
-	is_status(le_enqueue(two, ab, 1, &permit, &b, &error), LE_OK, "a place for it");
-	eventually(le_position(b) == 1, "the first");
+	is_status(le_acquire(one, ab, 1, &permit, PATIENCE, &a, &error), LE_OK, "the only permit is granted");
+	is_status(le_enqueue(two, ab, 1, &permit, &b, &error), LE_OK, "a place for the permit is enqueued");
+	eventually(le_position(b) == 1, "the place for the permit is first");
 	le_release(a, 0, NULL);
-	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted");
+	is_status(le_await(b, PATIENCE, &error), LE_OK, "the place for the permit is granted");
 	le_release(b, 0, NULL);
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0, "nothing is left");
 }
@@ -183,11 +199,11 @@ closed(void)
 	int64_t start = le_now();
 
 	is_status(le_release(a, 700, &error), LE_OK, "released with hold_for");
-	is_status(lock(two, "job", 0, &b), LE_TIMEOUT, "nobody has it for a while");
-	is_status(lock(one, "job", PATIENCE, &b), LE_OK, "then it goes on");
-	ok(le_now() - start >= 500, "not before");
-	is_status(le_release(b, INT32_MAX, &error), LE_INVALID, "a hold_for that is not allowed");
-	is_status(lock(two, "job", 0, &b), LE_OK, "released all the same");
+	is_status(lock(two, "job", 0, &b), LE_TIMEOUT, "the name is closed after a release with hold_for");
+	is_status(lock(one, "job", PATIENCE, &b), LE_OK, "the name opens after hold_for");
+	ok(le_now() - start >= 500, "the name does not open earlier");
+	is_status(le_release(b, INT32_MAX, &error), LE_INVALID, "a hold_for above max_hold_for is rejected");
+	is_status(lock(two, "job", 0, &b), LE_OK, "the lock is released although its hold_for was rejected");
 	le_release(b, 0, NULL);
 }
 
@@ -199,35 +215,34 @@ fences(void)
 	PGconn *mine = PQconnectdb(conninfo);
 	le_hold *a = must_lock(one, "f"), *many, *term;
 
-	is_status(le_fence(a, mine, &error), LE_INVALID, "no transaction, no fence");
-	is_status(le_fence(a, NULL, &error), LE_INVALID, "nor without a connection");
+	is_status(le_fence(a, mine, &error), LE_INVALID, "no fence without a transaction");
+	is_status(le_fence(a, NULL, &error), LE_INVALID, "no fence without a connection");
 	query(mine, "BEGIN");
-	is_status(le_fence(a, mine, &error), LE_OK, "fenced");
+	is_status(le_fence(a, mine, &error), LE_OK, "a lock is fenced");
 	query(mine, "COMMIT");
 	le_acquire(one, names, 2, NULL, 0, &many, &error);
 	is_status(le_campaign(one, "f", "me", 0, &term, &error), LE_OK, "a leader");
 	query(mine, "BEGIN");
-	is_status(le_fence(many, mine, &error), LE_OK, "several are fenced");
-	is_status(le_fence(term, mine, &error), LE_OK, "and a leader");
+	is_status(le_fence(many, mine, &error), LE_OK, "several locks are fenced");
+	is_status(le_fence(term, mine, &error), LE_OK, "a term is fenced");
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE fenced_by <> '{}'")), 3,
-		   "all of them");
+		   "the view shows all fences");
 	query(mine, "COMMIT");
 	query(db, "SELECT force_release_lock('f')");
 	query(mine, "BEGIN");
-	is_status(le_fence(a, mine, &error), LE_LOST, "no fence for who has lost it");
-	ok(strcmp(error.sqlstate, "LE001") == 0, "by the server's word");
-	is_status(le_fence(many, mine, &error), LE_INVALID, "a transaction that has failed fences nothing");
+	is_status(le_fence(a, mine, &error), LE_LOST, "a lost lock cannot be fenced");
+	ok(strcmp(error.sqlstate, "LE001") == 0, "the error of the fence comes from the server");
+	is_status(le_fence(many, mine, &error), LE_INVALID, "no fence in a failed transaction");
 	query(mine, "ROLLBACK");
-	is_status(le_release(a, 0, &error), LE_LOST, "which its release tells as well");
+	is_status(le_release(a, 0, &error), LE_LOST, "the release of the lost lock returns LE_LOST");
 	a = must_lock(one, "f");
 	query(mine, "BEGIN");
 	snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%s, 10000)",
 			 query(mine, "SELECT pg_backend_pid()"));
 	query(db, "%s", sql);
-	is_status(le_fence(a, mine, &error), LE_UNAVAILABLE,
-			  "a connection that has ended fences nothing, for certain");
-	is_status(le_release(a, 0, &error), LE_OK, "released");
-	is_status(le_fence(many, mine, &error), LE_INVALID, "nor later on");
+	is_status(le_fence(a, mine, &error), LE_UNAVAILABLE, "no fence in a connection that has ended");
+	is_status(le_release(a, 0, &error), LE_OK, "the lock is released after the failed fence");
+	is_status(le_fence(many, mine, &error), LE_INVALID, "no fence in a connection that was found closed");
 	le_release(many, 0, NULL);
 	le_release(term, 0, NULL);
 	PQfinish(mine);
@@ -239,11 +254,11 @@ forced(void)
 	le_hold *a = must_lock(one, "forced");
 
 	query(db, "SELECT force_release_lock('forced')");
-	ok(le_valid(a), "nobody can know at once that a lock was forced");
-	eventually(!le_valid(a), "the next renewal tells");
-	is_status(le_await(a, 0, &error), LE_LOST, "it is lost");
-	is_status(le_release(a, 0, &error), LE_LOST, "and released as lost");
-	ok(le_get_state(one) == LE_CONNECTED, "the session goes on");
+	ok(le_valid(a), "a forced lock is valid until the next renewal");
+	eventually(!le_valid(a), "the next renewal finds the forced release");
+	is_status(le_await(a, 0, &error), LE_LOST, "le_await of a forced lock returns LE_LOST");
+	is_status(le_release(a, 0, &error), LE_LOST, "le_release of a forced lock returns LE_LOST");
+	ok(le_get_state(one) == LE_CONNECTED, "the session continues after a forced release");
 }
 
 static int
@@ -254,7 +269,7 @@ never_elected(le_hold *term, void *arg)
 	return 1;
 }
 
-/* Every call refuses what is no name or no candidate by itself: nothing is sent. */
+/* Every call itself rejects invalid names and candidates: nothing is sent. */
 static void
 calls_refuse(const char *too_long)
 {
@@ -277,25 +292,28 @@ calls_refuse(const char *too_long)
 				  "le_enqueue_candidate, election");
 		is_status(le_enqueue_candidate(one, "e", none[i], &a, &error), LE_INVALID, "candidate");
 		is_status(le_leader(one, wrong[i], &info, &error), LE_INVALID, "le_leader");
-		ok(error.sqlstate[0] == '\0', "by the library's word");
+		ok(error.sqlstate[0] == '\0', "le_leader: the error comes from the library");
 		is_status(le_proclaim(term, none[i], &error), LE_INVALID, "le_proclaim");
-		ok(error.sqlstate[0] == '\0', "by the library's word");
-		is_status(le_run(one, wrong[i], "me", &callbacks, &runner, &error), LE_INVALID, "le_run, election");
-		is_status(le_run(one, "e", none[i], &callbacks, &runner, &error), LE_INVALID, "candidate");
+		ok(error.sqlstate[0] == '\0', "le_proclaim: the error comes from the library");
+		is_status(le_run(one, wrong[i], "me", &callbacks, &runner, &error), LE_INVALID,
+				  "le_run, invalid election");
+		is_status(le_run(one, "e", none[i], &callbacks, &runner, &error), LE_INVALID,
+				  "le_run, invalid candidate");
 	}
-	is_status(le_run(one, "e", "me", NULL, &runner, &error), LE_INVALID, "no callbacks");
-	is_status(le_acquire(one, pair, 2, NULL, 0, &a, &error), LE_INVALID, "the second of two");
-	is_status(le_enqueue(one, pair, 1001, NULL, &a, &error), LE_INVALID, "too many");
-	is_status(le_enqueue(one, pair, -1, NULL, &a, &error), LE_INVALID, "fewer than none");
-	is_status(le_enqueue(one, pair, 1, &negative, &a, &error), LE_INVALID, "a negative point of time");
+	is_status(le_run(one, "e", "me", NULL, &runner, &error), LE_INVALID, "le_run without callbacks");
+	is_status(le_acquire(one, pair, 2, NULL, 0, &a, &error), LE_INVALID,
+			  "the second of two names is invalid");
+	is_status(le_enqueue(one, pair, 1001, NULL, &a, &error), LE_INVALID, "too many names");
+	is_status(le_enqueue(one, pair, -1, NULL, &a, &error), LE_INVALID, "a negative number of names");
+	is_status(le_enqueue(one, pair, 1, &negative, &a, &error), LE_INVALID, "a negative deadline");
 	is_status(le_enqueue(one, pair, 1, &many, &a, &error), LE_INVALID, "a negative number of permits");
 	many.permits = 1;
-	is_status(le_enqueue(one, wrong, 2, &many, &a, &error), LE_INVALID, "a permit of two names");
-	is_status(le_stop(NULL, &error), LE_OK, "no runner");
+	is_status(le_enqueue(one, wrong, 2, &many, &a, &error), LE_INVALID, "a permit for two names");
+	is_status(le_stop(NULL, &error), LE_OK, "le_stop(NULL) does nothing");
 	candidate[4096] = '\0';
-	is_status(le_proclaim(term, candidate, &error), LE_OK, "the longest candidate");
-	is_status(le_leader(two, "refuse", &info, &error), LE_OK, "is told");
-	ok(strcmp(info.candidate, candidate) == 0, "as it is");
+	is_status(le_proclaim(term, candidate, &error), LE_OK, "the longest candidate is proclaimed");
+	is_status(le_leader(two, "refuse", &info, &error), LE_OK, "the longest candidate can be read");
+	ok(strcmp(info.candidate, candidate) == 0, "the longest candidate is unchanged");
 	le_resign(term, NULL);
 }
 
@@ -310,20 +328,21 @@ arguments(void)
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	is_status(le_acquire(one, &empty, 1, NULL, 0, &a, &error), LE_INVALID, "an empty name");
-	is_status(le_acquire(one, &too_long, 1, NULL, 0, &a, &error), LE_INVALID, "a long name");
+	is_status(le_acquire(one, &too_long, 1, NULL, 0, &a, &error), LE_INVALID, "a name that is too long");
 	is_status(le_acquire(one, NULL, 0, NULL, 0, &a, &error), LE_INVALID, "no name");
-	is_status(le_acquire(one, &empty, 1, &(le_how){.shared = 1}, 0, &a, &error), LE_INVALID, "no size");
-	is_status(le_campaign(one, "e", "", 0, &a, &error), LE_INVALID, "no candidate");
-	is_status(le_campaign(one, "e", NULL, 0, &a, &error), LE_INVALID, "none at all");
+	is_status(le_acquire(one, &empty, 1, &(le_how){.shared = 1}, 0, &a, &error), LE_INVALID,
+			  "le_how without a size");
+	is_status(le_campaign(one, "e", "", 0, &a, &error), LE_INVALID, "an empty candidate");
+	is_status(le_campaign(one, "e", NULL, 0, &a, &error), LE_INVALID, "no candidate");
 	calls_refuse(too_long);
 	longest[255] = '\0';
 	is_status(lock(one, longest, 0, &a), LE_OK, "the longest name");
-	is_status(le_release(a, 0, NULL), LE_OK, "and an error that nobody wants");
-	is_status(lock(one, "it's", 0, &a), LE_OK, "a quote");
+	is_status(le_release(a, 0, NULL), LE_OK, "the error argument can be NULL");
+	is_status(lock(one, "it's", 0, &a), LE_OK, "a name with a quote");
 	le_release(a, 0, NULL);
 }
 
-/* Structs of programs that were built with another version of the header: longer, or shorter. */
+/* Structs of programs that were built with another version of the header are longer or shorter. */
 static void
 sizes(void)
 {
@@ -356,52 +375,56 @@ sizes(void)
 
 	is_status(le_acquire(one, &name, 1, &how.how, 0, &a, &error), LE_OK, "a longer struct");
 	is_status(le_acquire(one, &name, 1, &shorter, 0, &b, &error), LE_OK,
-			  "a shorter one: the rest is not read");
+			  "a shorter struct: the rest is not read");
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE mode = 'shared'")), 2,
-		   "with what they ask for");
+		   "both structs request shared locks");
 	le_release(a, 0, NULL);
 	le_release(b, 0, NULL);
 	how.more = 1;
-	is_status(le_acquire(one, &name, 1, &how.how, 0, &a, &error), LE_INVALID, "a wish that is not known");
-	is_status(le_enqueue(one, &name, 1, &how.how, &a, &error), LE_INVALID, "is not left out in silence");
-	ok(strstr(error.message, "le_how") != NULL, "but named");
+	is_status(le_acquire(one, &name, 1, &how.how, 0, &a, &error), LE_INVALID,
+			  "le_acquire rejects an unknown member");
+	is_status(le_enqueue(one, &name, 1, &how.how, &a, &error), LE_INVALID,
+			  "le_enqueue rejects an unknown member");
+	ok(strstr(error.message, "le_how") != NULL, "the error names the struct with the unknown member");
 	how.how.size = (size_t) 1 << 40;
-	is_status(le_enqueue(one, &name, 1, &how.how, &a, &error), LE_INVALID, "a size that was never set");
+	is_status(le_enqueue(one, &name, 1, &how.how, &a, &error), LE_INVALID,
+			  "a size that was never set is rejected");
 
 	options.options.size = sizeof(options);
 	is_status(le_open(&options.options, &s, &error), LE_OK, "longer options");
 	le_close(s, -1, NULL);
 	options.more = 1;
-	is_status(le_open(&options.options, &s, &error), LE_INVALID, "one that is not known");
+	is_status(le_open(&options.options, &s, &error), LE_INVALID, "le_open rejects an unknown option");
 	options.options.size = offsetof(le_options, margin_ms);
 	options.options.margin_ms = -1;
-	is_status(le_open(&options.options, &s, &error), LE_OK, "shorter ones");
-	ok(le_time_left(s) <= 4750, "are obeyed, the rest are defaults");
+	is_status(le_open(&options.options, &s, &error), LE_OK, "shorter options");
+	ok(le_time_left(s) <= 4750, "options after the end of shorter ones have defaults");
 	le_close(s, -1, NULL);
 	is_status(le_run(one, "e", "c", &callbacks.callbacks, &runner, &error), LE_INVALID,
-			  "an unknown callback");
+			  "le_run rejects an unknown callback");
 	callbacks.callbacks.size = offsetof(le_callbacks, on_elected);
 	is_status(le_run(one, "e", "c", &callbacks.callbacks, &runner, &error), LE_INVALID,
-			  "on_elected is needed");
+			  "le_run requires on_elected");
 
 	is_status(le_campaign(one, "e", "me", 0, &a, &error), LE_OK, "a leader");
 	memset(&leader, 'x', sizeof(leader));
 	leader.info.size = sizeof(leader);
-	is_status(le_leader(one, "e", &leader.info, &error), LE_OK, "a longer answer");
+	is_status(le_leader(one, "e", &leader.info, &error), LE_OK, "le_leader fills a longer struct");
 	ok(leader.info.size == sizeof(leader) && leader.info.term == le_token(a) &&
 		   strcmp(leader.info.candidate, "me") == 0 && leader.bytes[sizeof(leader) - 1] == 0,
-	   "what is not known is zero");
+	   "unknown members of the longer struct are zero");
 	memset(&leader, 'x', sizeof(leader));
 	leader.info.size = least;
-	is_status(le_leader(one, "e", &leader.info, &error), LE_OK, "a shorter one");
+	is_status(le_leader(one, "e", &leader.info, &error), LE_OK, "le_leader fills a shorter struct");
 	ok(strcmp(leader.info.candidate, "me") == 0 && leader.bytes[least] == 'x',
-	   "nothing is written behind it");
+	   "nothing is written after the shorter struct");
 	leader.info.size = least - 1;
-	is_status(le_leader(one, "e", &leader.info, &error), LE_INVALID, "one that does not have it all");
+	is_status(le_leader(one, "e", &leader.info, &error), LE_INVALID,
+			  "le_leader rejects a struct that is too short");
 	le_resign(a, NULL);
 }
 
-/* The hold is gone in any case; the session sees to the lock. */
+/* The hold is freed in any case; the session then releases the lock. */
 static void
 releases(void)
 {
@@ -410,14 +433,17 @@ releases(void)
 	le_session *s;
 	le_hold *a, *b;
 
-	is_status(le_campaign(one, "e", "me", 0, &a, &error), LE_OK, "a term");
-	is_status(le_release(a, 1000, &error), LE_INVALID, "is not released with hold_for");
-	is_status(lock(one, "x", 0, &a), LE_OK, "a lock");
-	is_status(le_release(a, -1, &error), LE_INVALID, "not with a negative one");
-	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "but without");
-	is_status(lock(one, "x", 0, &a), LE_OK, "a lock");
-	is_status(le_release(a, 2 * 86400 * 1000, &error), LE_INVALID, "nor with one above max_hold_for");
-	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "but without");
+	is_status(le_campaign(one, "e", "me", 0, &a, &error), LE_OK, "a term for the release with hold_for");
+	is_status(le_release(a, 1000, &error), LE_INVALID, "a term cannot be released with hold_for");
+	is_status(lock(one, "x", 0, &a), LE_OK, "a lock for a negative hold_for");
+	is_status(le_release(a, -1, &error), LE_INVALID, "a negative hold_for is rejected");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0,
+		   "the lock is released without the negative hold_for");
+	is_status(lock(one, "x", 0, &a), LE_OK, "a lock for a long hold_for");
+	is_status(le_release(a, 2 * 86400 * 1000, &error), LE_INVALID,
+			  "a hold_for above max_hold_for is rejected");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0,
+		   "the lock is released without the long hold_for");
 	if (getenv("LE_TEST_DIRECT") != NULL)
 		return; /* the pooler knows no other role */
 
@@ -425,16 +451,17 @@ releases(void)
 	snprintf(info, sizeof(info), "%s user=limited", conninfo);
 	o.conninfo = info;
 	s = open_with(&o);
-	is_status(lock(s, "x", 0, &a), LE_OK, "a lock of another role");
+	is_status(lock(s, "x", 0, &a), LE_OK, "another role acquires a lock");
 	query(db, "REVOKE EXECUTE ON FUNCTION release_lock(text, bigint, interval, boolean) FROM PUBLIC");
-	is_status(le_release(a, 0, &error), LE_UNKNOWN, "which the server does not let it release");
+	is_status(le_release(a, 0, &error), LE_UNKNOWN,
+			  "a release without the right to call it returns LE_UNKNOWN");
 	ok(strcmp(error.sqlstate, "42501") == 0 && strstr(error.message, "permission denied") != NULL,
-	   "with the reason");
-	is_status(lock(s, "y", PATIENCE, &b), LE_OK, "the session goes on");
-	is_status(lock(two, "x", 0, &a), LE_TIMEOUT, "the lock is held");
+	   "the error names the missing right");
+	is_status(lock(s, "y", PATIENCE, &b), LE_OK, "the session continues after the denied release");
+	is_status(lock(two, "x", 0, &a), LE_TIMEOUT, "the lock is held after the denied release");
 	query(db, "GRANT EXECUTE ON FUNCTION release_lock(text, bigint, interval, boolean) TO PUBLIC");
-	is_status(lock(two, "x", PATIENCE, &a), LE_OK, "until the server lets it");
-	ok(le_valid(b), "which is not the end of the lease");
+	is_status(lock(two, "x", PATIENCE, &a), LE_OK, "the lock is released as soon as the right is granted");
+	ok(le_valid(b), "the lease survives the denied release");
 	le_release(a, 0, NULL);
 	le_release(b, 0, NULL);
 	le_close(s, -1, NULL);
@@ -451,7 +478,7 @@ events(void)
 
 	while (le_next_event(one, &event))
 		;
-	is_int(poll(&fd, 1, 0), 0, "nothing to tell");
+	is_int(poll(&fd, 1, 0), 0, "the descriptor is not readable without events");
 	a = must_lock(two, "x");
 	b = enqueue(one, "x");
 	le_set_user(b, &x);
@@ -463,11 +490,11 @@ events(void)
 			granted +=
 				event.kind == LE_EVENT_HOLD && event.hold == b && le_user(event.hold) == &x && le_valid(b);
 	}
-	is_int(granted, 1, "a descriptor tells of a grant, once");
+	is_int(granted, 1, "the grant is one event");
 	le_release(b, 0, NULL);
 	while (le_next_event(one, &event))
-		ok(event.kind != LE_EVENT_HOLD, "nothing of a hold that was released");
-	is_int(poll(&fd, 1, 0), 0, "and then nothing");
+		ok(event.kind != LE_EVENT_HOLD, "no event of a released hold");
+	is_int(poll(&fd, 1, 0), 0, "the descriptor is not readable after the last event");
 }
 
 static void
@@ -476,26 +503,29 @@ elections(void)
 	static le_leader_info info = {.size = sizeof(info)};
 	le_hold *a, *b, *x;
 
-	is_status(le_leader(one, "e", &info, &error), LE_OK, "who leads?");
-	is_int(info.term, 0, "nobody");
-	is_status(le_campaign(one, "e", "one", 0, &a, &error), LE_OK, "elected");
-	is_status(le_leader(two, "e", &info, &error), LE_OK, "who leads?");
-	ok(info.term == le_token(a) && strcmp(info.candidate, "one") == 0, "the first");
-	ok(info.elected_at > 1600000000000000 && info.valid_ms > 0, "since when, and for how long");
+	is_status(le_leader(one, "e", &info, &error), LE_OK, "le_leader before the campaign");
+	is_int(info.term, 0, "no leader before the campaign");
+	is_status(le_campaign(one, "e", "one", 0, &a, &error), LE_OK, "the first session is elected");
+	is_status(le_leader(two, "e", &info, &error), LE_OK, "le_leader after the campaign");
+	ok(info.term == le_token(a) && strcmp(info.candidate, "one") == 0,
+	   "le_leader returns the term and the candidate");
+	ok(info.elected_at > 1600000000000000 && info.valid_ms > 0,
+	   "le_leader returns the time of the election and the validity");
 	is_status(le_campaign(two, "e", "two", 100, &b, &error), LE_TIMEOUT, "the second is not elected in time");
-	is_status(le_proclaim(a, "first", &error), LE_OK, "proclaimed");
+	is_status(le_proclaim(a, "first", &error), LE_OK, "the leader proclaims another text");
 	le_leader(two, "e", &info, &error);
-	ok(strcmp(info.candidate, "first") == 0, "everybody sees it");
-	is_status(le_enqueue_candidate(two, "e", "two", &b, &error), LE_OK, "a candidate");
-	is_status(le_proclaim(b, "too early", &error), LE_LOST, "does not proclaim");
-	is_status(le_resign(a, &error), LE_OK, "resigned");
-	is_status(le_await(b, PATIENCE, &error), LE_OK, "the second is elected");
+	ok(strcmp(info.candidate, "first") == 0, "another session reads the proclaimed text");
+	is_status(le_enqueue_candidate(two, "e", "two", &b, &error), LE_OK,
+			  "the second session enqueues a candidacy");
+	is_status(le_proclaim(b, "too early", &error), LE_LOST, "a waiting candidate cannot proclaim");
+	is_status(le_resign(a, &error), LE_OK, "the leader resigns");
+	is_status(le_await(b, PATIENCE, &error), LE_OK, "the second session is elected after the resignation");
 	x = must_lock(one, "x");
-	is_status(le_proclaim(x, "?", &error), LE_INVALID, "a lock proclaims nothing");
+	is_status(le_proclaim(x, "?", &error), LE_INVALID, "le_proclaim rejects a lock");
 	le_release(x, 0, NULL);
 	query(db, "SELECT force_resign('e')");
-	is_status(le_proclaim(b, "too late", &error), LE_LOST, "one who was forced out does not either");
-	is_status(le_resign(b, &error), LE_LOST, "and cannot resign");
+	is_status(le_proclaim(b, "too late", &error), LE_LOST, "a leader that was forced out cannot proclaim");
+	is_status(le_resign(b, &error), LE_LOST, "a leader that was forced out cannot resign");
 }
 
 static void
@@ -507,10 +537,10 @@ lifetime(void)
 
 	ok(lease > 0 && le_deadline(s) > le_now() && le_time_left(s) <= 19000,
 	   "a deadline before the end of the lease");
-	is_status(le_close(s, -1, &error), LE_OK, "closed");
-	ok(!le_valid(a), "what it held is not");
-	is_status(le_await(c, -1, &error), LE_LOST, "nor what it waited for");
-	is_status(le_release(a, 0, &error), LE_LOST, "a hold outlives its session");
+	is_status(le_close(s, -1, &error), LE_OK, "the session is closed");
+	ok(!le_valid(a), "a hold is invalid after its session was closed");
+	is_status(le_await(c, -1, &error), LE_LOST, "a wait ends with its session");
+	is_status(le_release(a, 0, &error), LE_LOST, "a hold can be released after its session was closed");
 	le_drop(c);
 	is_status(lock(two, "x", 0, &d), LE_OK, "the lease was revoked");
 	le_release(d, 0, NULL);
@@ -520,11 +550,11 @@ lifetime(void)
 	a = must_lock(s, "x");
 	le_orphan(s);
 	le_drop(a);
-	is_status(lock(two, "x", 0, &d), LE_TIMEOUT, "an orphan is held");
-	is_status(lock(two, "x", PATIENCE, &d), LE_OK, "until its lease has ended");
+	is_status(lock(two, "x", 0, &d), LE_TIMEOUT, "the lock of an orphaned session is held");
+	is_status(lock(two, "x", PATIENCE, &d), LE_OK, "the lock of an orphaned session expires with its lease");
 	le_release(d, 0, NULL);
 
-	is_status(le_close(NULL, 0, NULL), LE_OK, "nothing to close");
+	is_status(le_close(NULL, 0, NULL), LE_OK, "le_close(NULL) does nothing");
 	le_drop(NULL);
 }
 
@@ -555,7 +585,7 @@ tests(void)
 	elections();
 	lifetime();
 	is_status(le_close(one, -1, &error), LE_OK, "closed");
-	is_status(le_close(two, -1, &error), LE_OK, "closed");
+	is_status(le_close(two, -1, &error), LE_OK, "the second session is closed");
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look()")), 0, "nothing is left");
 	PQfinish(db);
 }
