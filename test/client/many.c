@@ -1,6 +1,6 @@
 /*
  * many.c
- *		Very many holds and waiters of one session: on one connection.
+ *		Very many holds and waiters of one session, on one connection.
  */
 #include "client.h"
 
@@ -48,9 +48,9 @@ wait_for_all(void)
 		le_drop(holds[i]);
 	for (int i = 1; i < MANY; i += 2)
 		granted += le_await(waiters[i], PATIENCE, &error) == LE_OK;
-	is_int(granted, MANY / 2, "those of many names are granted");
+	is_int(granted, MANY / 2, "waiters for many names are granted");
 
-	/* one after the other through the gate, in the order in which they came */
+	/* The places of one name are granted one after the other, in order of arrival. */
 	start = le_now();
 	le_release(gate, 0, NULL);
 	granted = 0;
@@ -59,15 +59,15 @@ wait_for_all(void)
 		granted += le_await(waiters[i], PATIENCE, &error) == LE_OK;
 		le_release(waiters[i], 0, NULL);
 	}
-	is_int(granted, MANY / 2, "those of one name as well");
+	is_int(granted, MANY / 2, "waiters for one name are granted");
 	printf("# %d hand-offs within one session: %.1f ms each\n", MANY / 2, (le_now() - start) * 2.0 / MANY);
-	ok(le_now() - start < MANY / 2 * 500, "without waiting for the next look, 5 s");
-	is_status(le_close(b, -1, &error), LE_OK, "closed");
+	ok(le_now() - start < MANY / 2 * 500, "grants do not wait for the next poll after 5 s");
+	is_status(le_close(b, -1, &error), LE_OK, "the session of the waiters is closed");
 	for (int i = 1; i < MANY; i += 2)
 		le_drop(waiters[i]);
 	for (int i = 0; i < MANY; i += 2)
 		le_drop(holds[i]);
-	is_status(le_close(a, -1, &error), LE_OK, "closed");
+	is_status(le_close(a, -1, &error), LE_OK, "the session of the holders is closed");
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look()")), 0, "nothing is left");
 }
 
@@ -104,8 +104,8 @@ renewals(void)
 	for (int i = 0; i < MANY; i++)
 		valid += le_valid(holds[i]);
 	is_int(valid, MANY, "a thousand holds are held");
-	/* more than four, where they are told late, but none for each hold */
-	ok(after - before < MANY && after - before >= 3, "by one statement a renewal");
+	/* more than four if replies are late, but not one for each hold */
+	ok(after - before < MANY && after - before >= 3, "a renewal is one statement for all holds");
 	le_close(s, -1, NULL);
 	for (int i = 0; i < MANY; i++)
 		le_drop(holds[i]);
@@ -119,7 +119,7 @@ compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* How soon a waiter of another session knows, from the sending of the release on. */
+/* Measures the time from the sending of a release until a waiter of another session knows the grant. */
 static void
 hand_offs(void)
 {
@@ -144,9 +144,9 @@ hand_offs(void)
 		held = next;
 	}
 	qsort(took, 200, sizeof(took[0]), compare);
-	is_int(held_too, 200, "from one session to the other and back");
+	is_int(held_too, 200, "200 hand-offs between two sessions");
 	printf("# hand-off: p50 %.2f ms, p99 %.2f ms\n", took[100] / 1000.0, took[198] / 1000.0);
-	ok(took[100] < 100000, "by being told, not by asking now and then");
+	ok(took[100] < 100000, "hand-offs use notifications, not polls");
 	le_drop(held);
 	le_close(sessions[0], -1, NULL);
 	le_close(sessions[1], -1, NULL);

@@ -1,7 +1,7 @@
 /*
  * memory.c
- *		Allocations that fail, of the library and of libpq: every call says so,
- *		and the session survives it.
+ *		Allocations of the library and of libpq that fail: every call returns the
+ *		error, and the session survives it.
  */
 #include "client.h"
 
@@ -11,7 +11,7 @@
 #define CAN_FAIL 1
 #endif
 
-static _Atomic int one_in; /* 0: none fails */
+static _Atomic int one_in; /* one of so many allocations fails; 0: none */
 static _Atomic unsigned failed;
 
 #ifdef CAN_FAIL
@@ -107,7 +107,7 @@ tests(void)
 	char hosts[1000];
 	int opened = 0;
 
-	/* every second time with a list of hosts */
+	/* every second time with several hosts */
 	snprintf(hosts, sizeof(hosts), "%s host=%s,%s port=%s,%s", conninfo, PQhost(db), PQhost(db), PQport(db),
 			 PQport(db));
 	for (int i = 0; i < 80; i++)
@@ -124,7 +124,10 @@ tests(void)
 	}
 	printf("# %d of 80 sessions were opened\n", opened);
 
-	/* a connection takes many allocations, so it may be a while before all of one succeed: no lease ends meanwhile */
+	/*
+	 * A connection needs many allocations, so it can take a while until all of one succeed; no lease may end
+	 * meanwhile.
+	 */
 	a = open_session(600000);
 	b = open_session(600000);
 	for (int i = 0; i < 100; i++)
@@ -135,18 +138,18 @@ tests(void)
 	one_in = 0;
 	printf("# %u allocations have failed\n", failed);
 #ifdef CAN_FAIL
-	ok(failed > 100, "allocations have failed");
+	ok(failed > 100, "more than 100 allocations have failed");
 #endif
-	ok(le_get_state(a) != LE_ENDED && le_get_state(b) != LE_ENDED, "the sessions live");
+	ok(le_get_state(a) != LE_ENDED && le_get_state(b) != LE_ENDED, "the sessions have not ended");
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0,
-			   "and have given all back");
+			   "the sessions have released everything");
 	changes = 0;
-	/* a busy machine may be too slow for one round */
+	/* a busy machine can be too slow for one round */
 	for (int i = 0; i < 100 && changes == 0; i++)
 		round_of(a, b);
-	ok(changes > 0, "they work");
-	is_status(le_close(a, -1, &error), LE_OK, "to the end");
-	is_status(le_close(b, -1, &error), LE_OK, "both");
+	ok(changes > 0, "the sessions work after the failures");
+	is_status(le_close(a, -1, &error), LE_OK, "the first session is closed");
+	is_status(le_close(b, -1, &error), LE_OK, "the second session is closed");
 	PQfinish(db);
 }
 

@@ -1,7 +1,7 @@
 /*
  * open.c
- *		Opening a session: what is wrong is told, by a status and in words, and
- *		in time; and forms of connection strings.
+ *		Opening a session: errors are returned in time, as a status and as text;
+ *		and the forms of connection strings.
  */
 #include "client.h"
 
@@ -15,11 +15,11 @@
 
 static int64_t took;
 
-/* --- where it connects to --- */
+/* --- the hosts of a connection --- */
 
 static char tried[1000];
 static pthread_t main_thread;
-/* A connection to this port takes so long. */
+/* Connections to this port are delayed by SLOW_MS. */
 #define SLOW_MS 1000
 static _Atomic int slow_port;
 
@@ -43,7 +43,7 @@ note_address(const struct sockaddr *address)
 				 inet_ntoa(((const struct sockaddr_in *) address)->sin_addr), port_of(address));
 }
 
-/* In the place of the system's, for libpq in the sessions' threads. */
+/* Replaces the function of the system for libpq in the sessions' threads. */
 int
 connect(int fd, const struct sockaddr *address, socklen_t size)
 {
@@ -69,7 +69,7 @@ try_open(const char *how, int connect_ms)
 	took = le_now() - start;
 	if (status != LE_OK)
 		printf("# %s: %s %s: %s\n", how, le_status_name(status), error.sqlstate, error.message);
-	ok((status == LE_OK) == (s != NULL), "a session, or none");
+	ok((status == LE_OK) == (s != NULL), "le_open returns a session exactly if it returns LE_OK");
 	free(info);
 	if (status == LE_OK)
 		le_close(s, -1, NULL);
@@ -80,26 +80,29 @@ static void
 errors(void)
 {
 	is_status(try_open("closed", 0), LE_UNAVAILABLE, "no server");
-	ok(error.message[0] != '\0', "which is said");
+	ok(error.message[0] != '\0', "no server: the error has a message");
 	is_status(try_open("password", 0), LE_DENIED, "a wrong password");
-	ok(strcmp(error.sqlstate, "28P01") == 0, "by its code");
-	ok(strstr(error.message, "LOCATION") == NULL && strstr(error.message, "28P01") == NULL, "in plain words");
+	ok(strcmp(error.sqlstate, "28P01") == 0, "a wrong password: the code");
+	ok(strstr(error.message, "LOCATION") == NULL && strstr(error.message, "28P01") == NULL,
+	   "a wrong password: the message has no code and no location");
 	is_status(try_open("no_password", 0), LE_DENIED, "no password at all");
 	is_status(try_open("database", 0), LE_UNAVAILABLE, "no such database");
 	is_status(try_open("extension", 0), LE_UNAVAILABLE, "a database without the extension");
-	ok(strstr(error.message, "CREATE EXTENSION lock_election") != NULL, "with what to do");
+	ok(strstr(error.message, "CREATE EXTENSION lock_election") != NULL,
+	   "without the extension, the error names CREATE EXTENSION");
 	is_status(try_open("library", 0), LE_UNAVAILABLE, "a server without the library");
 	ok(strcmp(error.sqlstate, "55000") == 0 && strstr(error.message, "shared_preload_libraries") != NULL,
-	   "with what to do");
+	   "without the library, the error names shared_preload_libraries");
 	is_status(try_open("standby", 0), LE_UNAVAILABLE, "a standby");
-	is_status(try_open("nonsense", 0), LE_INVALID, "a connection string that is none");
-	is_status(try_open("silent", 300), LE_UNAVAILABLE, "a host that does not answer");
-	ok(took >= 300 && took < 20000, "in its time");
-	is_status(try_open("silent_timeout", 60000), LE_UNAVAILABLE, "or that of connect_timeout");
-	ok(took >= 900 && took < 30000, "which counts");
+	is_status(try_open("nonsense", 0), LE_INVALID, "an invalid connection string");
+	is_status(try_open("silent", 300), LE_UNAVAILABLE, "a host that does not reply");
+	ok(took >= 300 && took < 20000, "le_open returns after connect_ms");
+	is_status(try_open("silent_timeout", 60000), LE_UNAVAILABLE,
+			  "a host that does not reply, with connect_timeout");
+	ok(took >= 900 && took < 30000, "le_open returns after connect_timeout");
 }
 
-/* With several hosts, each of them tried once, in order. */
+/* Opens a session with several hosts, and checks that each of them is tried once, in order. */
 static void
 opens(const char *how, const char *name)
 {
@@ -117,25 +120,26 @@ forms(void)
 	is_status(try_open("plain", 0), LE_OK, "keys and values");
 	is_status(try_open("uri", 0), LE_OK, "a URI");
 	is_status(try_open("service", 0), LE_OK, "a service file");
-	is_status(try_open("closed_first", 0), LE_OK, "a second host, after one that refuses");
-	is_status(try_open("standby_first", 0), LE_OK, "after a standby");
-	is_status(try_open("standby_any", 0), LE_OK, "also where libpq is not to ask for a primary");
+	is_status(try_open("closed_first", 0), LE_OK, "a second host after one that refuses connections");
+	is_status(try_open("standby_first", 0), LE_OK, "a second host after a standby");
+	is_status(try_open("standby_any", 0), LE_OK,
+			  "a second host after a standby, with target_session_attrs=any");
 	is_status(try_open("standbys_any", 0), LE_UNAVAILABLE, "two standbys");
-	ok(strcmp(error.sqlstate, "25006") == 0, "are none");
-	opens("silent_first", "after one that does not answer");
-	ok(took >= 1500 && took < 20000, "in its time");
+	ok(strcmp(error.sqlstate, "25006") == 0, "two standbys: the code of a read-only server");
+	opens("silent_first", "a second host after one that does not reply");
+	ok(took >= 1500 && took < 20000, "the host that does not reply takes its share of the time");
 	opens("silent_service", "hosts of a service file");
-	opens("silent_twice", "after two that do not answer");
-	opens("silent_between", "after some that refuse and one that does not answer");
+	opens("silent_twice", "a third host after two that do not reply");
+	opens("silent_between", "a host after some that refuse and one that does not reply");
 	opens("one_port", "one port for all hosts");
 	unsetenv("PGHOST");
-	opens("one_silent_port", "at another address, after one that refuses");
-	opens("addresses", "addresses alone");
-	opens("more_addresses", "more of them");
-	opens("names_and_addresses", "and with names");
+	opens("one_silent_port", "one port at several addresses, after one that refuses");
+	opens("addresses", "only addresses");
+	opens("more_addresses", "addresses with several ports");
+	opens("names_and_addresses", "addresses with names");
 }
 
-/* What a host takes until it is left is not the time of the next one at its address. */
+/* The time that a host takes until it is given up is not taken from the next host at its address. */
 static void
 limits(void)
 {
@@ -143,13 +147,13 @@ limits(void)
 
 	snprintf(order, sizeof(order), "%s", ask("order standby_silent"));
 	slow_port = atoi(strrchr(order, '.') + 1);
-	is_status(try_open("standby_silent", 1000), LE_UNAVAILABLE, "neither of two hosts opens");
-	ok(took >= SLOW_MS + 1000, "each has had its time");
-	ok(strcmp(tried, order) == 0, "one after the other");
+	is_status(try_open("standby_silent", 1000), LE_UNAVAILABLE, "neither of two hosts accepts the session");
+	ok(took >= SLOW_MS + 1000, "each of two hosts has had its time");
+	ok(strcmp(tried, order) == 0, "two hosts are tried in order");
 	slow_port = 0;
 }
 
-/* Each member that has a range, at its ends and beyond. */
+/* Each member that has a range, at its limits and beyond. */
 static void
 ranges(void)
 {
@@ -160,19 +164,19 @@ ranges(void)
 		const char *what;
 	} cases[] = {
 		{{.ttl_ms = 99}, false, "a TTL that is a little too short"},
-		{{.ttl_ms = 2073600001}, false, "one that is too long"},
-		{{.ttl_ms = 2073600000}, true, "the longest one"},
-		{{.ttl_ms = 60000, .margin_ms = 30000}, false, "half of it as margin"},
-		{{.ttl_ms = 60000, .margin_ms = 29999}, true, "a little less"},
+		{{.ttl_ms = 2073600001}, false, "a TTL that is too long"},
+		{{.ttl_ms = 2073600000}, true, "the longest TTL"},
+		{{.ttl_ms = 60000, .margin_ms = 30000}, false, "a margin of half the TTL"},
+		{{.ttl_ms = 60000, .margin_ms = 29999}, true, "a margin of a little less than half the TTL"},
 		{{.ttl_ms = 60000, .margin_ms = -1}, false, "a negative margin"},
-		{{.ttl_ms = 60000, .connect_ms = -1}, false, "connect_ms"},
-		{{.ttl_ms = 60000, .call_ms = -1}, false, "call_ms"},
-		{{.ttl_ms = 60000, .progress_ms = -1}, false, "progress_ms"},
-		{{.ttl_ms = 60000, .poll_ms = -1}, false, "poll_ms"},
-		{{.ttl_ms = 60000, .listen = -2}, false, "listen below"},
-		{{.ttl_ms = 60000, .listen = 2}, false, "listen above"},
+		{{.ttl_ms = 60000, .connect_ms = -1}, false, "a negative connect_ms"},
+		{{.ttl_ms = 60000, .call_ms = -1}, false, "a negative call_ms"},
+		{{.ttl_ms = 60000, .progress_ms = -1}, false, "a negative progress_ms"},
+		{{.ttl_ms = 60000, .poll_ms = -1}, false, "a negative poll_ms"},
+		{{.ttl_ms = 60000, .listen = -2}, false, "listen below its range"},
+		{{.ttl_ms = 60000, .listen = 2}, false, "listen above its range"},
 		{{.ttl_ms = 60000, .listen = -1}, true, "no listen"},
-		{{.ttl_ms = 60000, .listen = 1}, true, "listen for certain"},
+		{{.ttl_ms = 60000, .listen = 1}, true, "listen is required"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -187,12 +191,16 @@ ranges(void)
 		if (s == NULL)
 			continue;
 		left = o.ttl_ms - (o.margin_ms != 0 ? o.margin_ms : 1000);
-		ok(le_deadline(s) >= start + left && le_deadline(s) <= le_now() + left, "its deadline");
+		ok(le_deadline(s) >= start + left && le_deadline(s) <= le_now() + left,
+		   "the deadline of the session");
 		le_close(s, -1, NULL);
 	}
 }
 
-/* Without any, libpq's environment says where; so do words that name a database. */
+/*
+ * Without options, the environment of libpq selects the server; a string without "=" is the name of a
+ * database.
+ */
 static void
 defaults(void)
 {
@@ -205,7 +213,8 @@ defaults(void)
 	setenv("PGPORT", PQport(db), 1);
 	setenv("PGDATABASE", "postgres", 1);
 	is_status(le_open(NULL, &s, &error), LE_OK, "no options");
-	ok(le_deadline(s) >= start + 29000 && le_deadline(s) <= le_now() + 29000, "30 s, less a second");
+	ok(le_deadline(s) >= start + 29000 && le_deadline(s) <= le_now() + 29000,
+	   "the default deadline is 30 s minus a second");
 	le_close(s, -1, NULL);
 	o.conninfo = "";
 	s = open_with(&o);
@@ -216,11 +225,12 @@ defaults(void)
 	o.ttl_ms = 6000;
 	start = le_now();
 	s = open_with(&o);
-	ok(le_deadline(s) >= start + 5700 && le_deadline(s) <= le_now() + 5700, "of less, a twentieth less");
+	ok(le_deadline(s) >= start + 5700 && le_deadline(s) <= le_now() + 5700,
+	   "the default margin of a shorter TTL is a twentieth");
 	le_close(s, -1, NULL);
 	o.conninfo = "no such database";
-	is_status(le_open(&o, &s, &error), LE_UNAVAILABLE, "a database that is not there");
-	ok(strstr(error.message, "no such database") != NULL, "by its name");
+	is_status(le_open(&o, &s, &error), LE_UNAVAILABLE, "a database that does not exist");
+	ok(strstr(error.message, "no such database") != NULL, "the error names the missing database");
 	unsetenv("PGHOST");
 	unsetenv("PGPORT");
 	unsetenv("PGDATABASE");
@@ -238,18 +248,18 @@ options(void)
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	o.size = 0;
-	is_status(le_open(&o, &s, &error), LE_INVALID, "no size");
+	is_status(le_open(&o, &s, &error), LE_INVALID, "options without a size");
 	o = options_of(50);
-	is_status(le_open(&o, &s, &error), LE_INVALID, "a short TTL");
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a TTL that is too short");
 	o = options_of(-1);
-	is_status(le_open(&o, &s, &error), LE_INVALID, "a negative one");
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a negative TTL");
 	o = options_of(1000);
 	o.margin_ms = 600;
-	is_status(le_open(&o, &s, &error), LE_INVALID, "a margin that leaves nothing");
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a margin of more than half the TTL");
 	o = options_of(1000);
 	o.listen = 7;
-	is_status(le_open(&o, &s, &error), LE_INVALID, "listen");
-	is_status(le_open(&o, &s, NULL), LE_INVALID, "and nobody wants to know");
+	is_status(le_open(&o, &s, &error), LE_INVALID, "an invalid value of listen");
+	is_status(le_open(&o, &s, NULL), LE_INVALID, "the error argument can be NULL");
 	ranges();
 	o = options_of(1000);
 	o.name = longest;
@@ -261,7 +271,7 @@ options(void)
 	held = must_lock(s, "named");
 	PGconn *db = connect_db();
 	ok(strncmp(query(db, "SELECT owner FROM lock_election.locks WHERE name = 'named'"), "worker 7#", 9) == 0,
-	   "a name is shown");
+	   "the name is part of the owner");
 	PQfinish(db);
 	le_release(held, 0, NULL);
 	le_close(s, -1, NULL);
@@ -277,7 +287,7 @@ count_descriptors(void)
 	return n;
 }
 
-/* MB of address space. */
+/* Returns the address space of the process in MB. */
 static long
 size_of_process(void)
 {
@@ -290,7 +300,10 @@ size_of_process(void)
 	return pages / 1024 * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* Sessions that are closed, or were never opened, leave no descriptors, and no threads, each with a stack. */
+/*
+ * Sessions that are closed, or were never opened, leave no descriptors and no threads (each of which has a
+ * stack).
+ */
 static void
 left_behind(void)
 {
@@ -311,9 +324,9 @@ left_behind(void)
 		wrong.conninfo = i % 2 == 0 ? "host=/nowhere" : "host=/nowhere,/nowhere port=1,2";
 		le_open(&wrong, &s, &error);
 	}
-	is_int(count_descriptors(), descriptors, "no descriptors are left behind");
-	/* two of 8 MB for each session would be 640 */
-	ok(size_of_process() < size + 200, "and no threads");
+	is_int(count_descriptors(), descriptors, "closed and failed sessions leave no descriptors");
+	/* two stacks of 8 MB for each session would be 640 MB */
+	ok(size_of_process() < size + 200, "closed and failed sessions leave no threads");
 }
 
 static void
@@ -335,8 +348,8 @@ after_fork(void)
 	int wrong = 0, status;
 	pid_t child;
 
-	is_status(le_campaign(s, "boss", "me", 0, &term, &error), LE_OK, "a term");
-	is_status(le_observe(s, "boss", 0, on_change, NULL, &mine, &error), LE_OK, "and an observer");
+	is_status(le_campaign(s, "boss", "me", 0, &term, &error), LE_OK, "the parent is elected");
+	is_status(le_observe(s, "boss", 0, on_change, NULL, &mine, &error), LE_OK, "the parent has an observer");
 	child = fork();
 	if (child == 0)
 	{
@@ -363,15 +376,15 @@ after_fork(void)
 	}
 	waitpid(child, &status, 0);
 	is_int(status, 0, "a child cannot use the session");
-	is_status(lock(s, "y", 0, &none), LE_OK, "the parent goes on");
-	ok(le_valid(held), "with what it holds");
-	/* all that the child was refused: what it reaches itself is recorded by nobody */
-	is_status(le_await_until(held, 1, &error), LE_OK, "which it can ask");
-	is_status(le_proclaim(term, "still me", &error), LE_OK, "as the leader");
-	is_status(le_leader(s, "boss", &info, &error), LE_OK, "as all can see");
-	is_status(le_reopen(s, &error), LE_OK, "in an open session");
+	is_status(lock(s, "y", 0, &none), LE_OK, "the parent can use the session");
+	ok(le_valid(held), "the hold of the parent is valid");
+	/* The calls that were rejected in the child. Coverage does not record what the child itself reaches. */
+	is_status(le_await_until(held, 1, &error), LE_OK, "le_await_until in the parent");
+	is_status(le_proclaim(term, "still me", &error), LE_OK, "le_proclaim in the parent");
+	is_status(le_leader(s, "boss", &info, &error), LE_OK, "le_leader in the parent");
+	is_status(le_reopen(s, &error), LE_OK, "le_reopen in the parent");
 	query(db, "BEGIN");
-	is_status(le_fence(held, db, &error), LE_OK, "also in transactions");
+	is_status(le_fence(held, db, &error), LE_OK, "le_fence in the parent");
 	query(db, "COMMIT");
 	PQfinish(db);
 	le_unobserve(mine);
@@ -381,7 +394,7 @@ after_fork(void)
 	le_close(s, -1, NULL);
 }
 
-/* Each status has a word of its own, and what is none has none. */
+/* Each status has its own word, and an invalid status has none. */
 static void
 names(void)
 {
@@ -395,9 +408,10 @@ names(void)
 		for (int other = LE_OK; other < status; other++)
 			wrong += name != NULL && strcmp(name, le_status_name((le_status) other)) == 0;
 	}
-	is_int(wrong, 0, "each status has a word");
-	ok(strcmp(le_status_name((le_status) -1), "?") == 0, "no status, below");
-	ok(strcmp(le_status_name((le_status) (LE_FAILED + 1)), "?") == 0, "no status, above");
+	is_int(wrong, 0, "each status has its own word");
+	ok(strcmp(le_status_name((le_status) -1), "?") == 0, "the number below the first status has no word");
+	ok(strcmp(le_status_name((le_status) (LE_FAILED + 1)), "?") == 0,
+	   "the number above the last status has no word");
 }
 
 static void

@@ -1,7 +1,7 @@
 /*
  * parts.c
  *		The parts of the library that need no session of their own: time, texts,
- *		structs, pipes, errors, states to be told, deadlines.
+ *		structs, pipes, errors, queued states, deadlines.
  */
 #include "client.h"
 
@@ -20,27 +20,29 @@ numbers(void)
 {
 	int64_t before, at, low = LE_SEC_NS, high = 0;
 
-	is_int(le_ms_up(INT64_MIN), 0, "nothing is left of what is past");
-	is_int(le_ms_up(0), 0, "nor of nothing");
+	is_int(le_ms_up(INT64_MIN), 0, "le_ms_up of a negative time is 0");
+	is_int(le_ms_up(0), 0, "le_ms_up of 0 is 0");
 	is_int(le_ms_up(1), 1, "milliseconds are rounded up");
-	is_int(le_ms_up(LE_MS_NS), 1, "whole ones are not");
-	is_int(le_ms_up(7 * LE_MS_NS + 1), 8, "one more is");
-	is_int(le_add(2, 3), 5, "a sum");
-	is_int(le_add(LE_NEVER - 1, 1), LE_NEVER, "the greatest one");
-	is_int(le_add(LE_NEVER, 1), LE_NEVER, "no later than never");
+	is_int(le_ms_up(LE_MS_NS), 1, "whole milliseconds are not rounded");
+	is_int(le_ms_up(7 * LE_MS_NS + 1), 8, "one nanosecond more is rounded up");
+	is_int(le_add(2, 3), 5, "le_add returns the sum");
+	is_int(le_add(LE_NEVER - 1, 1), LE_NEVER, "the greatest sum is LE_NEVER");
+	is_int(le_add(LE_NEVER, 1), LE_NEVER, "a sum above LE_NEVER is LE_NEVER");
 
-	is_int(le_until(-1), LE_NEVER, "no limit");
+	is_int(le_until(-1), LE_NEVER, "le_until(-1) is LE_NEVER");
 	before = le_now_ns();
 	at = le_until(0);
-	ok(at >= before && at <= le_now_ns(), "now");
+	ok(at >= before && at <= le_now_ns(), "le_until(0) is now");
 	at = le_until(INT32_MAX);
-	ok(at >= before + INT32_MAX * LE_MS_NS && at <= le_now_ns() + INT32_MAX * LE_MS_NS, "the longest limit");
-	is_int(le_until_point(INT64_MIN), 0, "a point that is past");
-	is_int(le_until_point(1), LE_MS_NS, "the first point");
-	is_int(le_until_point(LE_NEVER / LE_MS_NS - 1), (LE_NEVER / LE_MS_NS - 1) * LE_MS_NS, "the last one");
-	is_int(le_until_point(LE_NEVER), LE_NEVER, "and never");
+	ok(at >= before + INT32_MAX * LE_MS_NS && at <= le_now_ns() + INT32_MAX * LE_MS_NS,
+	   "le_until of the longest limit");
+	is_int(le_until_point(INT64_MIN), 0, "le_until_point of a past time");
+	is_int(le_until_point(1), LE_MS_NS, "le_until_point of the first millisecond");
+	is_int(le_until_point(LE_NEVER / LE_MS_NS - 1), (LE_NEVER / LE_MS_NS - 1) * LE_MS_NS,
+		   "le_until_point of the last millisecond");
+	is_int(le_until_point(LE_NEVER), LE_NEVER, "le_until_point of LE_NEVER");
 	at = le_now_ns() / LE_MS_NS;
-	ok(le_now() >= at && le_now() <= le_now_ns() / LE_MS_NS, "the application's clock is the same");
+	ok(le_now() >= at && le_now() <= le_now_ns() / LE_MS_NS, "le_now() is the same clock in milliseconds");
 
 	for (int i = 0; i < 2000; i++)
 	{
@@ -48,12 +50,15 @@ numbers(void)
 		low = at < low ? at : low;
 		high = at > high ? at : high;
 	}
-	ok(low >= LE_SEC_NS * 9 / 10 && low < LE_SEC_NS * 92 / 100, "a jitter down to nine tenths");
-	ok(high <= LE_SEC_NS * 11 / 10 && high > LE_SEC_NS * 108 / 100, "up to eleven tenths");
-	ok(le_random() != le_random(), "random bits");
+	ok(low >= LE_SEC_NS * 9 / 10 && low < LE_SEC_NS * 92 / 100, "the jitter reaches down to nine tenths");
+	ok(high <= LE_SEC_NS * 11 / 10 && high > LE_SEC_NS * 108 / 100, "the jitter reaches up to eleven tenths");
+	ok(le_random() != le_random(), "two random numbers differ");
 }
 
-/* Descriptors do not go to programs that the application starts, and nobody hangs in one. */
+/*
+ * Returns whether programs that the application starts do not inherit the descriptor, and whether it does not
+ * block.
+ */
 static bool
 is_ours(int fd)
 {
@@ -70,9 +75,9 @@ pipes(void)
 	fd.fd = fds[0];
 	for (int i = 0; i < 70000; i++)
 		le_wake(fds);
-	is_int(poll(&fd, 1, 0), 1, "it wakes, also when it is full");
+	is_int(poll(&fd, 1, 0), 1, "a full pipe still wakes up");
 	le_drain(fds);
-	is_int(poll(&fd, 1, 0), 0, "and is emptied");
+	is_int(poll(&fd, 1, 0), 0, "le_drain empties the pipe");
 	le_drain(fds);
 	close(fds[0]);
 	close(fds[1]);
@@ -89,20 +94,22 @@ polls(void)
 		die("no pipe");
 	both[1].fd = fds[0];
 	le_poll(both, 2, le_now_ns() - 1);
-	is_int(both[1].revents, 0, "a time that is past: nothing is ready");
+	is_int(both[1].revents, 0, "le_poll until a past time returns immediately");
 	until = le_until(120);
 	both[1].revents = POLLIN;
 	le_poll(both, 2, until);
-	ok(le_now_ns() >= until, "a time to come: not before it");
-	is_int(both[1].revents, 0, "nothing is ready");
+	ok(le_now_ns() >= until, "le_poll until a future time does not return earlier");
+	is_int(both[1].revents, 0, "le_poll without an event returns no event");
 	until = le_now_ns();
 	le_poll(both, 2, LE_NEVER);
-	ok(le_now_ns() >= until + 900 * LE_MS_NS, "never: a second, to look at the other clock");
+	ok(le_now_ns() >= until + 900 * LE_MS_NS,
+	   "le_poll without a limit returns after a second, to read the other clock");
 	le_wake(fds);
 	le_poll(both, 2, le_now_ns() - 1);
-	ok(both[1].revents == POLLIN && both[0].revents == 0, "what is ready is told, also at the end");
+	ok(both[1].revents == POLLIN && both[0].revents == 0,
+	   "le_poll until a past time returns a ready descriptor");
 	le_poll(both, 2, LE_NEVER);
-	ok(both[1].revents == POLLIN, "or without one");
+	ok(both[1].revents == POLLIN, "le_poll without a limit returns a ready descriptor");
 	close(fds[0]);
 	close(fds[1]);
 }
@@ -119,7 +126,7 @@ waits(void)
 	is_int(le_cond_init(&cond), 0, "a condition");
 	pthread_mutex_lock(&lock);
 	le_cond_wait(&cond, &lock, le_now_ns() - 1);
-	/* on both sides of a full second */
+	/* the times are on both sides of a full second */
 	for (int i = 0; i < 25; i++)
 	{
 		int64_t until = le_until(50);
@@ -127,17 +134,18 @@ waits(void)
 		le_cond_wait(&cond, &lock, until);
 		early += le_now_ns() < until - 5 * LE_MS_NS;
 	}
-	ok(early <= 2, "is waited for until a point of time");
+	ok(early <= 2, "le_cond_wait waits until a point of time");
 	start = le_now();
 	le_cond_wait(&cond, &lock, le_until(20000));
-	ok(le_now() >= start + 900 && le_now() < start + 15000, "or a second, to look at the other clock");
+	ok(le_now() >= start + 900 && le_now() < start + 15000,
+	   "le_cond_wait returns after a second, to read the other clock");
 	pthread_mutex_unlock(&lock);
 	pthread_cond_destroy(&cond);
 }
 
 /* --- texts and structs --- */
 
-/* Of each length, so that each end of the room is met. */
+/* Texts of all lengths, so that each limit of a buffer is reached. */
 static void
 texts(void)
 {
@@ -166,12 +174,12 @@ texts(void)
 
 	le_text failed = {.failed = true}, bytes = {0};
 	le_text_add(&failed, "x");
-	ok(failed.failed && failed.len == 0, "a text that has failed stays so");
+	ok(failed.failed && failed.len == 0, "a failed text stays failed");
 	le_text_add_bytes(&bytes, "a\0b", 3);
-	ok(bytes.len == 3 && memcmp(bytes.data, "a\0b", 4) == 0, "bytes that are no text");
+	ok(bytes.len == 3 && memcmp(bytes.data, "a\0b", 4) == 0, "bytes with a zero are added");
 	many[sizeof(many) - 1] = '\0';
 	le_text_add(&bytes, "%s", many);
-	ok(bytes.failed && bytes.len == 3, "what is longer than anything is not added");
+	ok(bytes.failed && bytes.len == 3, "a text that is too long is not added");
 	free(bytes.data);
 }
 
@@ -190,29 +198,35 @@ structs(void)
 	for (size_t i = 0; i < sizeof(from.bytes); i++)
 		from.bytes[i] = 'x';
 	from.size = sizeof(size_t) - 1;
-	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_INVALID, "not even a size");
-	is_status(le_struct_check(&from, sizeof(size_t), "s", &error), LE_INVALID, "nor to be filled");
+	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_INVALID,
+			  "le_struct_read: a size without room for itself");
+	is_status(le_struct_check(&from, sizeof(size_t), "s", &error), LE_INVALID,
+			  "le_struct_check: a size without room for itself");
 	from.size = sizeof(size_t);
 	memset(&to, 'y', sizeof(to));
-	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_OK, "a size alone");
+	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_OK, "le_struct_read: only a size");
 	ok(to.size == ours && to.bytes[0] == 0 && to.bytes[ours - sizeof(size_t) - 1] == 0 &&
 		   to.bytes[ours - sizeof(size_t)] == 'y',
-	   "the rest is zero, as far as we know it");
-	is_status(le_struct_check(&from, sizeof(size_t), "s", &error), LE_OK, "enough to be filled");
+	   "le_struct_read: the known rest is zero");
+	is_status(le_struct_check(&from, sizeof(size_t), "s", &error), LE_OK, "le_struct_check: the least size");
 	from.size = ours + 1;
-	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_INVALID, "one byte that we do not know");
+	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_INVALID,
+			  "le_struct_read: an unknown byte that is not zero");
 	from.bytes[ours - sizeof(size_t)] = 0;
-	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_OK, "which is zero");
+	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_OK,
+			  "le_struct_read: an unknown byte that is zero");
 	ok(to.size == ours && to.bytes[ours - sizeof(size_t) - 1] == 'x' &&
 		   to.bytes[ours - sizeof(size_t)] == 'y',
-	   "what we know is read");
+	   "le_struct_read: the known bytes are read");
 	memset(from.bytes, 0, sizeof(from.bytes));
 	from.size = most;
-	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_OK, "the largest struct");
-	is_status(le_struct_check(&from, ours, "s", &error), LE_OK, "to be filled");
+	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_OK, "le_struct_read: the largest size");
+	is_status(le_struct_check(&from, ours, "s", &error), LE_OK, "le_struct_check: the largest size");
 	from.size = most + 1;
-	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_INVALID, "a size that was never set");
-	is_status(le_struct_check(&from, ours, "s", &error), LE_INVALID, "nor to be filled");
+	is_status(le_struct_read(&to, ours, &from, "s", &error), LE_INVALID,
+			  "le_struct_read: a size that was never set");
+	is_status(le_struct_check(&from, ours, "s", &error), LE_INVALID,
+			  "le_struct_check: a size that was never set");
 
 	memset(&to, 'y', sizeof(to));
 	memset(from.bytes, 'x', sizeof(from.bytes));
@@ -221,7 +235,7 @@ structs(void)
 	ok(to.size == ours + 2 && to.bytes[0] == 'x' && to.bytes[ours - sizeof(size_t) - 1] == 'x' &&
 		   to.bytes[ours - sizeof(size_t)] == 0 && to.bytes[ours + 1 - sizeof(size_t)] == 0 &&
 		   to.bytes[ours + 2 - sizeof(size_t)] == 'y',
-	   "a larger struct is filled, and nothing behind it");
+	   "le_struct_write fills a larger struct, and nothing after it");
 }
 
 /* --- errors --- */
@@ -248,7 +262,7 @@ static const struct
 	{"23505", LE_FAILED, false, false},
 };
 
-/* As the server tells them; and what follows from each. */
+/* Errors as the server sends them, and their consequences. */
 static void
 errors(PGconn *db)
 {
@@ -265,27 +279,31 @@ errors(PGconn *db)
 		is_status(le_error_result(&got, result), codes[i].status, codes[i].sqlstate);
 		ok(got.status == codes[i].status && strcmp(got.sqlstate, codes[i].sqlstate) == 0 &&
 			   strcmp(got.message, i == 0 ? "told (do this)" : "told") == 0,
-		   "with its code and in its words");
-		is_int(le_error_passes(&got), codes[i].passes, "does it pass?");
-		is_int(le_error_ends_connection(&got), codes[i].ends, "does it end the connection?");
+		   "the code and the message are those of the server");
+		is_int(le_error_passes(&got), codes[i].passes, "whether the error is temporary");
+		is_int(le_error_ends_connection(&got), codes[i].ends, "whether the error ends the connection");
 		PQclear(result);
 	}
-	is_status(le_error_copy(&copy, &got), LE_FAILED, "a copy");
-	ok(memcmp(&copy, &got, sizeof(copy)) == 0, "of all of it");
-	is_status(le_error_copy(NULL, &got), LE_FAILED, "or for nobody");
-	is_status(le_error_clear(&copy), LE_OK, "cleared");
-	ok(copy.status == LE_OK && copy.sqlstate[0] == '\0' && copy.message[0] == '\0', "all of it");
+	is_status(le_error_copy(&copy, &got), LE_FAILED, "le_error_copy returns the status");
+	ok(memcmp(&copy, &got, sizeof(copy)) == 0, "le_error_copy copies the whole error");
+	is_status(le_error_copy(NULL, &got), LE_FAILED, "le_error_copy to NULL returns the status");
+	is_status(le_error_clear(&copy), LE_OK, "le_error_clear returns LE_OK");
+	ok(copy.status == LE_OK && copy.sqlstate[0] == '\0' && copy.message[0] == '\0',
+	   "le_error_clear clears the whole error");
 	le_error_clear(NULL);
-	is_status(le_error_set(&copy, LE_LOST, "", "%d", 7), LE_LOST, "set");
+	is_status(le_error_set(&copy, LE_LOST, "", "%d", 7), LE_LOST, "le_error_set returns the status");
 	ok(copy.status == LE_LOST && copy.sqlstate[0] == '\0' && strcmp(copy.message, "7") == 0,
-	   "without a code");
-	is_status(le_connection_error(NULL, &copy), LE_NO_MEMORY, "no connection");
-	ok(strcmp(copy.message, "out of memory") == 0, "and why");
+	   "le_error_set sets an error without a code");
+	is_status(le_connection_error(NULL, &copy), LE_NO_MEMORY, "le_connection_error without a connection");
+	ok(strcmp(copy.message, "out of memory") == 0, "le_connection_error without a connection: the message");
 }
 
 /* --- what belongs to a session --- */
 
-/* As many as there is room for are told in order; then an end, and what came last. */
+/*
+ * Changes of the state are queued in order, up to the size of the queue. Beyond that, an end and the last
+ * state are kept.
+ */
 static void
 states(void)
 {
@@ -294,24 +312,24 @@ states(void)
 
 	atomic_store(&s->state, LE_CONNECTED);
 	le_set_state(s, LE_CONNECTED);
-	is_int(s->nstates, 0, "what is no change is not told");
+	is_int(s->nstates, 0, "an unchanged state is not queued");
 	for (int i = 0; i < LE_STATES_MAX; i++)
 		le_set_state(s, i % 2 == 0 ? LE_SUSPENDED : LE_CONNECTED);
 	for (int i = 0; i < LE_STATES_MAX; i++)
 		wrong += s->states[i] != (i % 2 == 0 ? LE_SUSPENDED : LE_CONNECTED);
-	is_int(wrong, 0, "changes in order");
+	is_int(wrong, 0, "changes are queued in order");
 	le_set_state(s, LE_SUSPENDED);
 	ok(s->nstates == LE_STATES_MAX && s->states[LE_STATES_MAX - 1] == LE_SUSPENDED &&
 		   s->states[LE_STATES_MAX - 2] == LE_SUSPENDED && s->states[0] == LE_SUSPENDED,
-	   "the last one of too many");
+	   "the last of too many changes is kept");
 	le_set_state(s, LE_ENDED);
 	le_set_state(s, LE_CONNECTED);
 	ok(s->nstates == LE_STATES_MAX && s->states[LE_STATES_MAX - 2] == LE_ENDED &&
 		   s->states[LE_STATES_MAX - 1] == LE_CONNECTED,
-	   "an end, and what came after it");
+	   "an end and the state after it are kept");
 	le_set_state(s, LE_SUSPENDED);
 	ok(s->states[LE_STATES_MAX - 2] == LE_ENDED && s->states[LE_STATES_MAX - 1] == LE_SUSPENDED,
-	   "is not forgotten");
+	   "an end is kept when more changes follow");
 	is_int(atomic_load(&s->state), LE_SUSPENDED, "the state itself is the last one");
 	free_session(s);
 }
@@ -333,7 +351,7 @@ deadlines(void)
 		holds[i] = new_hold(s, LE_HELD, 1 + i, LE_PHASE_GRANTED, LE_HOLD_HELD);
 	atomic_store(&holds[0]->token, 1);
 
-	/* the last moments count */
+	/* tests the last moments before the deadline */
 	for (int i = 0; i < 10000 && met < 100; i++)
 	{
 		int64_t deadline = le_now_ns() + LE_MS_NS / 2;
@@ -348,18 +366,18 @@ deadlines(void)
 	}
 	ok(met > 0 && wrong == 0, "a hold is valid up to its deadline");
 	atomic_store(&s->deadline, le_now_ns());
-	ok(!le_valid(holds[0]) && le_hold_time_left(holds[0]) == 0, "and not from then on");
-	is_int(atomic_load(&s->state), LE_CONNECTED, "though nobody has noticed");
-	is_status(le_release(holds[0], 0, &error), LE_LOST, "a release does");
-	is_int(atomic_load(&s->state), LE_ENDED, "and ends the session");
-	is_int(atomic_load(&holds[1]->state), LE_HOLD_OVER, "with all that it holds");
-	is_int(holds[0]->refs, 98, "its hold is free");
-	is_status(le_await(holds[1], 0, &error), LE_LOST, "what was held is lost");
+	ok(!le_valid(holds[0]) && le_hold_time_left(holds[0]) == 0, "a hold is invalid from its deadline on");
+	is_int(atomic_load(&s->state), LE_CONNECTED, "no thread has noticed the deadline");
+	is_status(le_release(holds[0], 0, &error), LE_LOST, "a release after the deadline returns LE_LOST");
+	is_int(atomic_load(&s->state), LE_ENDED, "the release ends the session");
+	is_int(atomic_load(&holds[1]->state), LE_HOLD_OVER, "the end of the session ends its other holds");
+	is_int(holds[0]->refs, 98, "the released hold is freed");
+	is_status(le_await(holds[1], 0, &error), LE_LOST, "another hold of the ended session is lost");
 
 	atomic_store(&s->state, LE_CONNECTED);
 	holds[2] = new_hold(s, LE_HELD, 3, LE_PHASE_GRANTED, LE_HOLD_HELD);
-	is_status(le_await(holds[2], 0, &error), LE_LOST, "one who asks notices as well");
-	is_int(s->refs, 100, "no references are kept");
+	is_status(le_await(holds[2], 0, &error), LE_LOST, "le_await after the deadline returns LE_LOST");
+	is_int(s->refs, 100, "no references to the session are kept");
 	for (int i = 0; i < 3; i++)
 	{
 		pthread_cond_destroy(&holds[i]->changed);

@@ -1,7 +1,7 @@
 /*
  * pauses.c
- *		How often a session asks: with pauses after errors, not at all while there
- *		is nothing to do, and for what waits in few statements.
+ *		How often a session sends: with pauses after errors, nothing while there
+ *		is nothing to do, and few statements for many waiting requests.
  */
 #include "client.h"
 #include "statements.h"
@@ -25,7 +25,7 @@ cpu_ms(void)
 	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
-/* Nothing happens: next to nothing is sent, and no thread turns in a circle. */
+/* Checks that almost nothing is sent, and that no thread runs in a loop, while nothing happens. */
 static void
 quiet(const char *name)
 {
@@ -39,7 +39,7 @@ quiet(const char *name)
 		printf("#   %d statements and %d ms of processor time in %d ms\n", sent, (int) cpu, NAP_MS);
 }
 
-/* A statement is refused again and again, after a pause each time; then it is not any more. */
+/* Lets a statement fail repeatedly, and checks the pauses in between; then lets it succeed. */
 static void
 paused(statement *s, int64_t least_ms, const char *name)
 {
@@ -50,8 +50,8 @@ paused(statement *s, int64_t least_ms, const char *name)
 	s->least = INT64_MAX;
 	seen = s->seen;
 	eventually_quietly(s->seen >= seen + 3);
-	least =
-		s->least; /* what is on its way may be granted from here on, and be followed by another one at once */
+	/* read first: a statement that succeeds from here on may be followed by another one without a pause */
+	least = s->least;
 	s->fails = false;
 	query(db, "UPDATE told SET fails = false");
 	/* times are whole milliseconds */
@@ -59,7 +59,7 @@ paused(statement *s, int64_t least_ms, const char *name)
 		printf("#   %d times, at least %d ms between two\n", s->seen - seen, (int) least);
 }
 
-/* From here on all turns fail. */
+/* Lets all turns fail. */
 static void
 fail_turns(void)
 {
@@ -78,7 +78,7 @@ polling(int poll_ms)
 
 /* --- pauses after errors --- */
 
-/* The last of the pauses may be a tenth shorter than it says. */
+/* Milliseconds. The jitter can make a pause a tenth shorter. */
 #define FIRST_PAUSE    45
 #define OBSERVER_PAUSE 50
 #define CALL_PAUSE     50
@@ -93,23 +93,23 @@ asks(void)
 	fail_turns();
 	for (int i = 0; i < 3; i++)
 		holds[i] = enqueue(s, (const char *const[]){"a", "b", "c"}[i]);
-	paused(&turns, FIRST_PAUSE, "locks are asked for, with pauses");
+	paused(&turns, FIRST_PAUSE, "requests are repeated with pauses");
 	for (int i = 0; i < 3; i++)
-		is_status(le_await(holds[i], PATIENCE, &error), LE_OK, "until they are granted");
-	eventually(le_get_state(s) == LE_CONNECTED, "the session is well");
+		is_status(le_await(holds[i], PATIENCE, &error), LE_OK, "the repeated requests are granted");
+	eventually(le_get_state(s) == LE_CONNECTED, "the session is connected after the failures");
 	quiet("a session that holds locks");
 
 	fail_turns();
 	for (int i = 0; i < 3; i++)
 		le_drop(holds[i]);
-	paused(&turns, FIRST_PAUSE, "they are given back, with pauses");
+	paused(&turns, FIRST_PAUSE, "releases are repeated with pauses");
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0,
-			   "until nothing is left");
-	quiet("a session that has given all back");
+			   "nothing is left after the repeated releases");
+	quiet("a session that has released everything");
 	le_close(s, -1, NULL);
 }
 
-/* A session that does not listen looks now and then, in one statement for all that wait. */
+/* A session that does not listen polls, with one statement for all waiting requests. */
 static void
 looks(void)
 {
@@ -118,12 +118,12 @@ looks(void)
 
 	for (int i = 0; i < 3; i++)
 		waits[i] = enqueue(s, "x");
-	eventually(le_position(waits[2]) == 3, "three wait");
+	eventually(le_position(waits[2]) == 3, "three requests wait");
 	turns.least = INT64_MAX;
 	turns.seen = 0;
 	eventually_quietly(turns.seen >= 4);
-	ok(turns.least >= 199, "a session that waits looks, with pauses");
-	quiet("and is quiet in between");
+	ok(turns.least >= 199, "a session that waits polls with pauses");
+	quiet("a session that waits sends nothing between polls");
 	le_release(held, 0, NULL);
 	for (int i = 0; i < 3; i++)
 	{
@@ -141,7 +141,7 @@ release_soon(void *hold)
 	return NULL;
 }
 
-/* Those that listen hear of the grant. */
+/* Sessions that listen are notified of the grant. */
 static void
 hears(void)
 {
@@ -151,19 +151,19 @@ hears(void)
 
 	for (int i = 0; i < 2; i++)
 		waits[i] = enqueue(s, "x");
-	eventually(le_position(waits[1]) == 2 && listens.seen > seen, "two wait");
+	eventually(le_position(waits[1]) == 2 && listens.seen > seen, "two requests wait");
 	eventually_quietly(turns.at < le_now() - 50);
 	quiet("a session that waits, and listens");
 	le_release(held, 0, NULL);
-	is_status(le_await(waits[0], PATIENCE, &error), LE_OK, "the first is granted");
-	quiet("the second waits");
-	is_int(listens.seen - seen, 1, "their channel is listened to once");
+	is_status(le_await(waits[0], PATIENCE, &error), LE_OK, "the first waiter is granted");
+	quiet("a session whose second request still waits");
+	is_int(listens.seen - seen, 1, "the channel is listened to once");
 	le_release(waits[0], 0, NULL);
-	is_status(le_await(waits[1], PATIENCE, &error), LE_OK, "then the second");
-	quiet("the session holds it");
+	is_status(le_await(waits[1], PATIENCE, &error), LE_OK, "the second waiter is granted");
+	quiet("a session that holds a lock after a wait");
 	le_release(waits[1], 0, NULL);
 
-	/* a caller's own turn, while the session thread rests, and still listens */
+	/* the call's own turn, while the session thread is idle and still listens */
 	for (int i = 0; i < 3; i++)
 	{
 		pthread_t thread;
@@ -172,8 +172,8 @@ hears(void)
 		held = must_lock(other, "x");
 		usleep(100000);
 		pthread_create(&thread, NULL, release_soon, held);
-		is_status(lock(s, "x", PATIENCE, &waits[0]), LE_OK, "one that waits again is granted");
-		ok(le_now() - start < 20000, "and hears of it");
+		is_status(lock(s, "x", PATIENCE, &waits[0]), LE_OK, "a later wait is granted");
+		ok(le_now() - start < 20000, "a later wait is notified");
 		pthread_join(thread, NULL);
 		le_release(waits[0], 0, NULL);
 	}
@@ -189,7 +189,7 @@ static _Atomic bool unreachable;
 static _Atomic int tries;
 static int64_t tried_at[TRIES];
 
-/* In the place of the system's, for libpq in the sessions' threads. */
+/* Replaces the function of the system for libpq in the sessions' threads. */
 int
 connect(int fd, const struct sockaddr *address, socklen_t size)
 {
@@ -202,7 +202,9 @@ connect(int fd, const struct sockaddr *address, socklen_t size)
 	return -1;
 }
 
-/* The connection breaks, and there is no other one before so many tries; returns a hold that waits for it. */
+/*
+ * Breaks the connection, and lets this many attempts to reconnect fail. Returns a hold that waits meanwhile.
+ */
 static le_hold *
 outage(le_session *s, int n)
 {
@@ -231,42 +233,43 @@ connects(void)
 
 		wrong += pause < (least < 1000 ? least : 1000) * 9 / 10 - 1;
 	}
-	is_int(wrong, 0, "a server that is away is tried after longer and longer pauses");
-	ok(tried_at[TRIES - 1] - tried_at[TRIES - 2] < 8000, "which do not grow for ever");
-	is_status(le_await(hold, PATIENCE, &error), LE_OK, "until it is there");
+	is_int(wrong, 0, "the pauses between attempts to reconnect grow");
+	ok(tried_at[TRIES - 1] - tried_at[TRIES - 2] < 8000,
+	   "the pauses between attempts to reconnect are bounded");
+	is_status(le_await(hold, PATIENCE, &error), LE_OK, "the request is granted after the reconnect");
 	le_release(hold, 0, NULL);
 
-	/* a busy machine may be slow, but not each time */
+	/* a busy machine can be slow, but not each time */
 	for (int i = 0; i < 10 && first >= 500; i++)
 	{
 		hold = outage(s, 2);
 		first = tried_at[1] - tried_at[0] < first ? tried_at[1] - tried_at[0] : first;
-		is_status(le_await(hold, PATIENCE, &error), LE_OK, "it is there again");
+		is_status(le_await(hold, PATIENCE, &error), LE_OK, "the request is granted after a short outage");
 		le_release(hold, 0, NULL);
 	}
-	ok(first < 500, "the next time they are short again");
-	quiet("a session that has its server");
+	ok(first < 500, "the first pause of the next outage is short again");
+	quiet("a session that has reconnected");
 	le_close(s, -1, NULL);
 }
 
-/* A lease of 12 s is renewed each 4 s. */
+/* A lease of 12 s is renewed every 4 s. */
 static void
 renews(void)
 {
 	le_session *s = open_session(12000);
 
 	fail_turns();
-	paused(&turns, FIRST_PAUSE, "a lease is renewed, with pauses");
-	eventually(le_get_state(s) == LE_CONNECTED, "until it is");
+	paused(&turns, FIRST_PAUSE, "failed renewals are repeated with pauses");
+	eventually(le_get_state(s) == LE_CONNECTED, "the session is connected after a renewal");
 	quiet("a session whose lease was renewed");
-	is_status(le_close(s, -1, &error), LE_OK, "it has not ended");
+	is_status(le_close(s, -1, &error), LE_OK, "the session has not ended");
 }
 
-/* --- answers that are lost --- */
+/* --- lost replies --- */
 
 /*
- * A session that leaves its lease behind leaves what it holds, and gives back what it has just
- * asked for.  On a busy machine the old backend may live for too long, but not each time.
+ * A session that leaves its lease behind keeps its holds, and releases a lock that it has just requested.
+ * On a busy machine, the old backend can live for too long, but not each time.
  */
 static void
 orphaned(void)
@@ -294,8 +297,8 @@ orphaned(void)
 			le_drop(holds[h]);
 		query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
 	}
-	ok(kept, "what a session held that was left behind stays held");
-	ok(given_back, "what it had asked for is given back, though the answer was lost");
+	ok(kept, "the holds of an orphaned session stay held");
+	ok(given_back, "a lock whose reply was lost is released by le_orphan");
 }
 
 /* --- elections --- */
@@ -311,12 +314,12 @@ calls(void)
 	o.call_ms = 3000;
 	s = open_with(&o);
 	leaders.fails = true;
-	is_status(le_leader(s, "e", &info, &error), LE_UNAVAILABLE, "who leads cannot be told");
-	ok(leaders.seen - seen >= 2 && leaders.least >= CALL_PAUSE - 1, "the question was asked with pauses");
+	is_status(le_leader(s, "e", &info, &error), LE_UNAVAILABLE, "le_leader fails if its function fails");
+	ok(leaders.seen - seen >= 2 && leaders.least >= CALL_PAUSE - 1, "le_leader is repeated with pauses");
 	leaders.fails = false;
-	is_status(le_leader(s, "e", &info, &error), LE_OK, "then it can");
-	is_int(info.term, 0, "nobody does");
-	quiet("a session that was asked");
+	is_status(le_leader(s, "e", &info, &error), LE_OK, "le_leader succeeds if its function succeeds");
+	is_int(info.term, 0, "nobody leads");
+	quiet("a session after le_leader");
 	le_close(s, -1, NULL);
 }
 
@@ -341,10 +344,11 @@ observes(int listen)
 	o.listen = listen;
 	s = open_with(&o);
 	histories.fails = true;
-	is_status(le_observe(s, "e", 0, on_change, NULL, &observer, &error), LE_OK, "an observer");
-	paused(&histories, OBSERVER_PAUSE, "reads with pauses");
-	is_status(le_campaign(other, "e", "me", PATIENCE, &term, &error), LE_OK, "somebody is elected");
-	eventually(changes > 0, "it is told");
+	is_status(le_observe(s, "e", 0, on_change, NULL, &observer, &error), LE_OK,
+			  "an observer starts while its function fails");
+	paused(&histories, OBSERVER_PAUSE, "the observer reads with pauses");
+	is_status(le_campaign(other, "e", "me", PATIENCE, &term, &error), LE_OK, "another session is elected");
+	eventually(changes > 0, "the observer sees the change");
 	quiet("an observer that has read all");
 	le_resign(term, NULL);
 	le_unobserve(observer);
@@ -354,7 +358,7 @@ observes(int listen)
 
 /* --- does LISTEN work? --- */
 
-/* The notification to itself does not come. */
+/* The notification that the session sends to itself does not arrive. */
 static void
 deaf(void)
 {
@@ -368,12 +372,12 @@ deaf(void)
 	s = open_with(&o);
 	notifies.seen = 0;
 	waits[0] = enqueue(s, "x");
-	eventually(notifies.seen == 1, "a session tests whether it hears");
+	eventually(notifies.seen == 1, "a session tests whether it receives notifications");
 	turns.seen = 0;
-	eventually(turns.seen > 3, "and looks, where it does not");
+	eventually(turns.seen > 3, "a session without notifications polls");
 	le_release(held, 0, NULL);
-	is_status(le_await(waits[0], PATIENCE, &error), LE_OK, "until it is granted");
-	is_int(notifies.seen, 1, "it has tested once");
+	is_status(le_await(waits[0], PATIENCE, &error), LE_OK, "a session without notifications is granted");
+	is_int(notifies.seen, 1, "the session has tested once");
 	le_release(waits[0], 0, NULL);
 	le_close(s, -1, NULL);
 
@@ -386,13 +390,13 @@ deaf(void)
 	for (int i = 0; i < 2; i++)
 	{
 		is_status(le_await(waits[i], PATIENCE, &error), LE_UNAVAILABLE,
-				  "one that demands to hear does not wait");
-		ok(strstr(error.message, "LISTEN") != NULL, "and says why");
+				  "a session that requires LISTEN does not wait without notifications");
+		ok(strstr(error.message, "LISTEN") != NULL, "the error names LISTEN");
 	}
-	ok(le_now() - start >= 299, "after some patience");
+	ok(le_now() - start >= 299, "the session waits for the notification first");
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.waiters"), "0") == 0, "no place is left");
 	eventually_quietly(turns.at < le_now() - 50);
-	quiet("nobody waits");
+	quiet("a session whose waits have failed");
 	for (int i = 0; i < 2; i++)
 		le_drop(waits[i]);
 	le_close(s, -1, NULL);
@@ -400,7 +404,7 @@ deaf(void)
 	notifies.astray = false;
 }
 
-/* A session listens for a while after its last wait, and then no more. */
+/* A session listens for a while after its last wait, and then stops listening. */
 static void
 lingers(void)
 {
@@ -408,22 +412,22 @@ lingers(void)
 	le_hold *held = must_lock(other, "x"), *waits;
 	le_session *s;
 
-	o.listen = 1; /* which hears */
+	o.listen = 1; /* notifications arrive */
 	s = open_with(&o);
 	listens.seen = unlistens.seen = 0;
 	unlistens.least = INT64_MAX;
 	waits = enqueue(s, "x");
 	eventually(listens.seen == 1, "a session listens while it waits");
 	le_release(held, 0, NULL);
-	is_status(le_await(waits, PATIENCE, &error), LE_OK, "until it is granted");
-	eventually(unlistens.seen == 2, "then no more");
-	is_int(listens.seen, 1, "to nothing else either");
-	ok(unlistens.least >= 900, "after a while");
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "the listening session is granted");
+	eventually(unlistens.seen == 2, "the session stops listening");
+	is_int(listens.seen, 1, "the session has listened once");
+	ok(unlistens.least >= 900, "the session stops listening only after a while");
 	le_release(waits, 0, NULL);
 	le_close(s, -1, NULL);
 }
 
-/* LISTEN fails after it has worked: that is known at once; and it works again some seconds later. */
+/* LISTEN fails after it has worked, which is noticed immediately; it works again some seconds later. */
 static void
 deaf_for_a_while(void)
 {
@@ -436,17 +440,18 @@ deaf_for_a_while(void)
 	held = must_lock(other, "x");
 	listens.seen = unlistens.seen = 0;
 	waits = enqueue(s, "x");
-	eventually(listens.seen == 1, "a session listens");
+	eventually(listens.seen == 1, "the session listens while LISTEN works");
 	le_release(held, 0, NULL);
-	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and hears");
-	eventually(unlistens.seen == 2, "then no more");
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "the session is notified while LISTEN works");
+	eventually(unlistens.seen == 2, "the session stops listening after its wait");
 	le_release(waits, 0, NULL);
 
 	held = must_lock(other, "x");
 	listens.seen = 0;
 	listens.refuse = true;
 	waits = enqueue(s, "x");
-	is_status(le_await(waits, PATIENCE / 2, &error), LE_UNAVAILABLE, "where LISTEN fails, nobody waits");
+	is_status(le_await(waits, PATIENCE / 2, &error), LE_UNAVAILABLE,
+			  "a session that requires LISTEN does not wait if it fails");
 	le_drop(waits);
 	le_close(s, -1, NULL);
 
@@ -455,13 +460,13 @@ deaf_for_a_while(void)
 	listens.seen = 0;
 	listens.refuse = true;
 	waits = enqueue(s, "x");
-	eventually(!listens.refuse, "where it may look instead");
+	eventually(!listens.refuse, "LISTEN fails in a session that may poll");
 	turns.seen = 0;
-	eventually(turns.seen > 3, "it looks");
-	eventually(listens.seen == 2, "and listens again after a while");
-	eventually(turns.at < le_now() - 10 * 250, "from then on it looks no more");
+	eventually(turns.seen > 3, "the session polls if LISTEN fails");
+	eventually(listens.seen == 2, "the session listens again after a while");
+	eventually(turns.at < le_now() - 10 * 250, "the session stops polling when LISTEN works");
 	le_release(held, 0, NULL);
-	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and hears");
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "the session is notified when LISTEN works again");
 	le_release(waits, 0, NULL);
 	le_close(s, -1, NULL);
 }
@@ -480,7 +485,7 @@ mend_soon(void *arg)
 	return NULL;
 }
 
-/* What fails at the first try is tried again, within the limit. */
+/* A statement that fails is repeated within the limit of the call. */
 static void
 closed(void)
 {
@@ -495,23 +500,24 @@ closed(void)
 	pthread_create(&thread, NULL, mend_soon, NULL);
 	le_orphan(s);
 	pthread_join(thread, NULL);
-	is_status(lock(other, "x", 0, &next), LE_OK, "what was released before le_orphan is free");
+	is_status(lock(other, "x", 0, &next), LE_OK, "a lock released before le_orphan is free");
 	le_release(next, 0, NULL);
 	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
 
 	s = open_session(40000);
 	revokes.seen = 0;
 	revokes.cut = true;
-	is_status(le_close(s, -1, &error), LE_OK, "a lease is revoked by the second try");
-	is_int(revokes.seen, 2, "over another connection");
+	is_status(le_close(s, -1, &error), LE_OK, "the lease is revoked by the second attempt");
+	is_int(revokes.seen, 2, "the second attempt uses another connection");
 
 	s = open_session(40000);
 	lease = le_lease(s);
 	revokes.fails = true;
 	revokes.seen = 0;
 	revokes.least = INT64_MAX;
-	is_status(le_close(s, 1000, &error), LE_UNKNOWN, "what the server cannot do within the limit");
-	ok(revokes.seen > 2 && revokes.least >= CALL_PAUSE - 1, "is tried with pauses");
+	is_status(le_close(s, 1000, &error), LE_UNKNOWN,
+			  "le_close returns LE_UNKNOWN if the revoke fails until the limit");
+	ok(revokes.seen > 2 && revokes.least >= CALL_PAUSE - 1, "the revoke is repeated with pauses");
 	revokes.fails = false;
 	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
 }
@@ -522,7 +528,9 @@ tests(void)
 	main_thread = pthread_self();
 	db = connect_db();
 	statements_begin(db);
-	/* other functions that fail for the time being are in the schema that statements.h makes of public */
+	/*
+	 * For other functions that fail temporarily: statements.h redirects calls from schema public to this one.
+	 */
 	query(db,
 		  "CREATE SCHEMA publix; DO $$DECLARE f pg_proc; BEGIN FOR f IN SELECT * FROM pg_proc"
 		  " WHERE pronamespace = 'public'::regnamespace LOOP EXECUTE format('CREATE FUNCTION publix.%%I(%%s)"

@@ -1,7 +1,7 @@
 /*
  * promises.c
- *		What a renewal promises, which is what the server has returned, and how
- *		long a wait lasts that is shorter than a round trip.
+ *		A renewal is valid for as long as the server has returned; and a wait
+ *		that is shorter than a round trip.
  */
 #include "client.h"
 #include "statements.h"
@@ -13,7 +13,7 @@ static PGconn *db;
 
 /* --- the validity of turns --- */
 
-/* From here on a call returns a part of the validity. */
+/* Makes calls return only this part of the validity. */
 static void
 scale(const char *factor)
 {
@@ -34,35 +34,38 @@ validity(void)
 	deadline = le_deadline(s);
 	turns.seen = 0;
 	turns.least = INT64_MAX;
-	eventually(turns.seen >= 3, "a lease is renewed, though the server promises nothing");
-	ok(turns.least >= TTL / 20 * 9 / 10 - 1, "not without a pause");
-	is_int(le_deadline(s), deadline, "which does not take back what was promised");
-	ok(le_valid(hold) && le_get_state(s) == LE_CONNECTED, "nothing is lost");
+	eventually(turns.seen >= 3, "a lease is renewed again if the server returns a validity of 0");
+	ok(turns.least >= TTL / 20 * 9 / 10 - 1, "renewals with a validity of 0 have pauses");
+	is_int(le_deadline(s), deadline, "a validity of 0 does not move the deadline back");
+	ok(le_valid(hold) && le_get_state(s) == LE_CONNECTED, "nothing is lost by a validity of 0");
 
 	scale("0.5");
-	eventually(le_deadline(s) > deadline, "half of the TTL is promised");
+	eventually(le_deadline(s) > deadline, "a validity of half the TTL moves the deadline");
 	sent = turns.at;
-	ok(le_deadline(s) <= sent + TTL / 2 - MARGIN, "and no more is believed");
+	ok(le_deadline(s) <= sent + TTL / 2 - MARGIN, "the deadline follows the returned validity");
 	turns.seen = 0;
 	turns.least = INT64_MAX;
-	eventually(turns.seen >= 3, "the lease is renewed");
-	ok(turns.least >= TTL / 6 * 9 / 10 - 1, "at a third of what was promised");
-	ok(le_valid(hold), "and held");
+	eventually(turns.seen >= 3, "the lease with the shorter validity is renewed");
+	ok(turns.least >= TTL / 6 * 9 / 10 - 1, "the lease is renewed after a third of the returned validity");
+	ok(le_valid(hold), "the hold with the shorter validity is valid");
 
 	scale("10");
 	deadline = le_deadline(s);
-	eventually(le_deadline(s) > deadline + TTL / 4, "more than the TTL is promised");
-	ok(le_deadline(s) <= turns.at + TTL - MARGIN, "which is not believed");
+	eventually(le_deadline(s) > deadline + TTL / 4, "a validity of ten TTLs moves the deadline");
+	ok(le_deadline(s) <= turns.at + TTL - MARGIN, "the deadline is at most a TTL away");
 
-	/* the last promise is of half a TTL: the waiter of another session is not kept waiting by us any longer */
+	/*
+	 * The last returned validity is half a TTL: the waiter of another session does not wait longer for this
+	 * session.
+	 */
 	scale("0.5");
 	turns.seen = 0;
-	eventually(turns.seen >= 2, "half of it again");
+	eventually(turns.seen >= 2, "the lease is renewed twice with half the TTL");
 	query(db, "UPDATE told SET fails = true");
 	waits = enqueue(other, "x");
-	eventually(!le_valid(hold), "without renewals it is lost");
+	eventually(!le_valid(hold), "the hold is lost without renewals");
 	query(db, "UPDATE told SET fails = false");
-	is_status(le_await(hold, PATIENCE, &error), LE_LOST, "and told");
+	is_status(le_await(hold, PATIENCE, &error), LE_LOST, "le_await returns LE_LOST without renewals");
 	le_drop(waits);
 	le_release(hold, 0, NULL);
 	le_close(s, -1, NULL);
@@ -81,7 +84,7 @@ set_slow(int ms)
 	turns.slow_ms = ms;
 }
 
-/* A wait is over before its first answer can be there. */
+/* A wait times out before its first reply can arrive. */
 static void
 short_waits(void)
 {
@@ -95,46 +98,52 @@ short_waits(void)
 
 	o.call_ms = 2 * PATIENCE;
 	s = open_with(&o);
-	is_status(le_campaign(other, "e", "other", 0, &leads, &error), LE_OK, "another one leads");
+	is_status(le_campaign(other, "e", "other", 0, &leads, &error), LE_OK, "another session leads");
 	set_slow(SLOW);
-	is_status(lock(s, "free", SHORT, &hold), LE_OK, "what is free is acquired");
-	is_status(le_release(hold, 0, &error), LE_OK, "and released");
-	is_status(le_acquire(s, names, 2, NULL, SHORT, &hold, &error), LE_OK, "also several locks");
+	is_status(lock(s, "free", SHORT, &hold), LE_OK, "a free lock is acquired with a short wait");
+	is_status(le_release(hold, 0, &error), LE_OK, "the lock is released");
+	is_status(le_acquire(s, names, 2, NULL, SHORT, &hold, &error), LE_OK,
+			  "several free locks are acquired with a short wait");
 	le_release(hold, 0, NULL);
-	is_status(lock_how(s, "p", (le_how){.permits = 1}, SHORT, &hold), LE_OK, "a permit");
+	is_status(lock_how(s, "p", (le_how){.permits = 1}, SHORT, &hold), LE_OK,
+			  "a permit is acquired with a short wait");
 	le_release(hold, 0, NULL);
 	is_status(le_campaign(s, "e2", "me", SHORT, &hold, &error), LE_OK, "a term");
 	le_release(hold, 0, NULL);
 	soon.until = le_now() + SHORT;
-	is_status(le_enqueue(s, &name, 1, &soon, &hold, &error), LE_OK, "a place with a limit");
-	is_status(le_await(hold, PATIENCE, &error), LE_OK, "which is granted");
+	is_status(le_enqueue(s, &name, 1, &soon, &hold, &error), LE_OK,
+			  "a place for a free lock with a short limit");
+	is_status(le_await(hold, PATIENCE, &error), LE_OK, "the place for the free lock is granted");
 	le_release(hold, 0, NULL);
 
 	start = le_now();
-	is_status(lock(s, "x", SHORT, &hold), LE_TIMEOUT, "what is not free is not acquired");
-	ok(le_now() - start < 5000, "when the answer is there");
-	is_status(le_campaign(s, "e", "me", SHORT, &hold, &error), LE_TIMEOUT, "nor is a term");
+	is_status(lock(s, "x", SHORT, &hold), LE_TIMEOUT, "a held lock is not acquired with a short wait");
+	ok(le_now() - start < 5000, "the short wait ends with the first reply");
+	is_status(le_campaign(s, "e", "me", SHORT, &hold, &error), LE_TIMEOUT,
+			  "a term is not won with a short wait");
 	soon.until = le_now() + SHORT;
 	name = "x";
-	is_status(le_enqueue(s, &name, 1, &soon, &hold, &error), LE_OK, "a place with a limit");
-	/* nobody waits for it, and a call may take for longer than this test waits */
-	eventually(le_get_hold_state(hold) == LE_HOLD_OVER, "which is over with its first answer");
-	is_status(le_await(hold, PATIENCE, &error), LE_TIMEOUT, "and not granted");
+	is_status(le_enqueue(s, &name, 1, &soon, &hold, &error), LE_OK,
+			  "a place for a held lock with a short limit");
+	/* no thread waits for it, and a call can take longer than this test waits */
+	eventually(le_get_hold_state(hold) == LE_HOLD_OVER,
+			   "the place for the held lock ends with its first reply");
+	is_status(le_await(hold, PATIENCE, &error), LE_TIMEOUT, "the place for the held lock is not granted");
 	le_release(hold, 0, NULL);
 	set_slow(0);
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.waiters"), "0") == 0, "no place is left");
 
-	/* a wait that is longer than a round trip bounds the queue */
+	/* A wait that is longer than a round trip limits the time in the queue. */
 	start = le_now();
-	is_status(lock(s, "x", SLOW, &hold), LE_TIMEOUT, "a longer wait");
-	ok(le_now() - start >= SLOW, "lasts for as long as it says");
+	is_status(lock(s, "x", SLOW, &hold), LE_TIMEOUT, "a wait longer than a round trip times out");
+	ok(le_now() - start >= SLOW, "the longer wait lasts for its whole time");
 	le_release(held, 0, NULL);
 	le_resign(leads, NULL);
 	le_close(s, -1, NULL);
 	le_close(other, -1, NULL);
 }
 
-/* Without a first answer the limit of a call counts, and then the wait's own. */
+/* Without a first reply, the limit of a call applies before the limit of the wait. */
 static void
 no_answer(void)
 {
@@ -147,8 +156,8 @@ no_answer(void)
 	s = open_with(&o);
 	query(db, "BEGIN; LOCK pg_extension; LOCK TABLE pg_proc IN ACCESS EXCLUSIVE MODE");
 	start = le_now();
-	is_status(lock(s, "x", SHORT, &hold), LE_TIMEOUT, "a server that does not answer");
-	ok(le_now() - start >= 1000 && le_now() - start < 20000, "is waited for as for any statement");
+	is_status(lock(s, "x", SHORT, &hold), LE_TIMEOUT, "a short wait times out if the server does not reply");
+	ok(le_now() - start >= 1000 && le_now() - start < 20000, "the short wait lasts for the limit of a call");
 	query(db, "COMMIT");
 	le_close(s, -1, NULL);
 }

@@ -1,7 +1,8 @@
 /*
  * shard.c
- *		Which shard a name belongs to.  The vectors are in docs/operation/scaling.md as well;
- *		one that has to be changed here is a map that was changed under its users.
+ *		Which shard a name belongs to.  The vectors are also in
+ *		docs/operation/scaling.md.  If one of them has to be changed here, the map
+ *		of existing users has changed.
  */
 #include "client.h"
 
@@ -70,11 +71,13 @@ test_spread(void)
 			different++;
 	}
 	ok(different == 0, "the order of the shards does not matter");
-	ok(moved == 0, "no name moves but to the new shard");
+	ok(moved == 0, "names move only to the new shard");
 	for (int i = 0; i < 4; i++)
-		ok(count[i] > NAMES / 4 * 0.95 && count[i] < NAMES / 4 * 1.05, "a quarter of the names for each");
+		ok(count[i] > NAMES / 4 * 0.95 && count[i] < NAMES / 4 * 1.05,
+		   "each of four shards has a quarter of the names");
 	for (int i = 0; i < 3; i++)
-		ok(from[i] > NAMES / 12 * 0.9 && from[i] < NAMES / 12 * 1.1, "of which each has given its part");
+		ok(from[i] > NAMES / 12 * 0.9 && from[i] < NAMES / 12 * 1.1,
+		   "the new shard has taken an equal part from each other shard");
 }
 
 static void

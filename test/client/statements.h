@@ -1,27 +1,27 @@
 /*
  * statements.h
- *		A program that includes this has a send() of its own, also for libpq.  It
- *		sees every statement of the library's sessions, can be slow, change what
- *		is sent so that the server refuses it, and lose the answer.
+ *		A program that includes this replaces send(), also for libpq.  It sees
+ *		every statement of the library's sessions, and can delay it, change it so
+ *		that the server rejects it, and lose the reply.
  */
 #ifndef STATEMENTS_H
 #define STATEMENTS_H
 
 #include <sys/socket.h>
 
-/* Statements that are looked for, by a text in them. */
+/* Statements that contain a text. */
 typedef struct
 {
 	const char *text;
 	_Atomic int seen;
 	_Atomic int64_t at;    /* when the last one was sent */
-	_Atomic int64_t least; /* ms between two of them; INT64_MAX: there were no two */
-	_Atomic int size;      /* bytes of the last one, and what was sent with it */
+	_Atomic int64_t least; /* least ms between two of them; INT64_MAX: fewer than two */
+	_Atomic int size;      /* bytes of the last one, with all that was sent together with it */
 	_Atomic int slow_ms;
-	_Atomic bool cut;    /* the connection, behind the next one */
-	_Atomic bool refuse; /* the next one is wrong, and the server says so */
-	_Atomic bool fails;  /* each is asked of the schema publix, not public */
-	_Atomic bool astray; /* each names another channel, and has no effect */
+	_Atomic bool cut;    /* cut the connection after the next one */
+	_Atomic bool refuse; /* make the server reject the next one */
+	_Atomic bool fails;  /* each is sent to schema publix instead of public */
+	_Atomic bool astray; /* each names another channel, so that it has no effect */
 } statement;
 
 /* A turn is "lease_sync"; its items are found by their actions. */
@@ -37,9 +37,9 @@ static statement *const statements[] = {&grants,    &turns,    &listens, &places
 										&unlistens, &revokes,  &of_n12};
 #define N_STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
-/* The test's own connection, which does not count. */
+/* The socket of the test's own connection, which is not counted. */
 static int own_fd = -1;
-/* Whatever the sessions have sent. */
+/* Number of all statements of the sessions. */
 static _Atomic int all_sent;
 
 static inline void
@@ -50,7 +50,7 @@ statements_begin(const PGconn *own)
 		statements[i]->least = INT64_MAX;
 }
 
-/* The answer may be there already, on a busy machine: it is lost as well. */
+/* Loses the reply even if it has arrived already, as on a busy machine. */
 static inline void
 lose_connection(int fd)
 {
@@ -72,7 +72,7 @@ spoil(statement *s, char *at)
 		at[strlen(s->text) - 1] = 'X';
 }
 
-/* In the place of the system's. */
+/* Replaces the function of the system. */
 ssize_t
 send(int fd, const void *data, size_t size, int flags)
 {
@@ -109,9 +109,8 @@ send(int fd, const void *data, size_t size, int flags)
 }
 
 /*
- * From here on sessions call a function of the test's in the place of
- * lease_sync().  Its table told says whether it fails, and what part of the
- * validity it returns.
+ * Makes sessions call a function of the test instead of lease_sync().  Its table
+ * "told" says whether it fails, and which part of the validity it returns.
  */
 static inline void
 wrap_calls(PGconn *db)

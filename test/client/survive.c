@@ -1,7 +1,7 @@
 /*
  * survive.c
- *		What a session survives, and what it does not: a restart of the server,
- *		killed backends, tables that are locked, a server that is stopped.
+ *		Events that a session survives, and those that it does not: a restart of
+ *		the server, killed backends, locked tables, a stopped server.
  */
 #include "client.h"
 
@@ -45,7 +45,7 @@ watched(int ttl_ms, int call_ms, seen *told)
 	return open_with(&o);
 }
 
-/* The connection of the test itself is broken as well. */
+/* Reconnects the test's own connection, which is broken, too. */
 static void
 reconnect_db(void)
 {
@@ -68,16 +68,17 @@ restart(const char *how)
 	int64_t token = le_token(held);
 
 	le_campaign(a, "e", "a", 0, &term, &error);
-	eventually(le_position(next) == 1, "one holds, one waits");
+	eventually(le_position(next) == 1, "one session holds the lock, and another waits for it");
 	ask("%s", how);
-	eventually(told.suspended == 1, "the session is suspended");
-	ok(le_valid(held), "what it holds is held");
-	eventually(told.connected == 1, "and connected again");
-	ok(le_valid(held) && le_token(held) == token && le_valid(term), "as if nothing had been");
-	is_int(told.ended, 0, "nothing has ended");
-	is_status(le_proclaim(term, "still", &error), LE_OK, "the leader proclaims");
-	is_status(le_release(held, 0, &error), LE_OK, "released");
-	is_status(le_await(next, PATIENCE, &error), LE_OK, "who waited before the restart gets it");
+	eventually(told.suspended == 1, "the session is suspended by the restart");
+	ok(le_valid(held), "the hold is valid while the session is suspended");
+	eventually(told.connected == 1, "the session is connected again");
+	ok(le_valid(held) && le_token(held) == token && le_valid(term),
+	   "hold, token and term are unchanged after the restart");
+	is_int(told.ended, 0, "the session has not ended by the restart");
+	is_status(le_proclaim(term, "still", &error), LE_OK, "the leader proclaims after the restart");
+	is_status(le_release(held, 0, &error), LE_OK, "the lock is released after the restart");
+	is_status(le_await(next, PATIENCE, &error), LE_OK, "the waiter from before the restart is granted");
 	le_release(next, 0, NULL);
 	le_resign(term, NULL);
 	le_close(a, -1, NULL);
@@ -94,7 +95,7 @@ static void *
 kill_backends(void *arg)
 {
 	PGconn *mine = connect_db();
-	/* a pooler has few backends, and takes its time to replace them */
+	/* a pooler has few backends, and needs time to replace them */
 	int least = getenv("LE_TEST_DIRECT") != NULL ? 300000 : 10000;
 
 	(void) arg;
@@ -112,14 +113,14 @@ typedef struct
 {
 	le_session *session;
 	int seed;
-	_Atomic int *holder; /* of each lock */
+	_Atomic int *holder; /* the holder of each lock */
 	int granted, canceled, both;
 	int others;
 } worker;
 
 #define LOCKS 3
 
-/* One of three locks at a time, in any way; two at once, elected or canceled now and then. */
+/* Acquires one of three locks at a time, in various ways; sometimes two at once, a term, or with a cancel. */
 static void *
 work(void *arg)
 {
@@ -178,7 +179,7 @@ work(void *arg)
 	return NULL;
 }
 
-/* An answer that was lost leaves nothing behind, loses no turn, and lets no two in. */
+/* A lost reply leaves no entry behind, loses no grant, and does not admit two holders. */
 static void
 killed(void)
 {
@@ -205,11 +206,12 @@ killed(void)
 	killing = 0;
 	pthread_join(killer, NULL);
 	ok(granted > 100, "locks were granted while backends were killed all the time");
-	is_int(both, 0, "never to two");
-	is_int(others, 0, "and no call has failed by that");
+	is_int(both, 0, "no lock had two holders while backends were killed");
+	is_int(others, 0, "no call has failed while backends were killed");
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0,
-			   "in the end the sessions hold nothing and wait for nothing");
-	ok(le_get_state(sessions[0]) != LE_ENDED && le_get_state(sessions[1]) != LE_ENDED, "and live");
+			   "the sessions finally hold nothing and wait for nothing");
+	ok(le_get_state(sessions[0]) != LE_ENDED && le_get_state(sessions[1]) != LE_ENDED,
+	   "the sessions have not ended");
 	le_close(sessions[0], -1, NULL);
 	le_close(sessions[1], -1, NULL);
 }
@@ -228,29 +230,37 @@ stopped(void)
 	is_status(le_campaign(a, "stopped", "a", PATIENCE, &term, &error), LE_OK, "a leader");
 	ask("stop");
 	start = le_now();
-	is_status(lock(a, "y", 0, &none), LE_UNAVAILABLE, "a server that is stopped does not answer a try");
-	is_status(le_leader(a, "e", &info, &error), LE_UNAVAILABLE, "nor who leads");
-	ok(strncmp(error.message, "the server has not answered in time: ", 37) == 0, "with the reason");
-	is_status(le_proclaim(term, "b", &error), LE_UNAVAILABLE, "a proclamation that cannot be sent");
-	is_status(lock(a, "y", 100, &none), LE_TIMEOUT, "nor a wait");
-	ok(le_now() - start < 10000, "all within their limits");
-	ok(le_valid(held), "what is held is held");
-	eventually(told.suspended > 0, "the session is suspended");
+	is_status(lock(a, "y", 0, &none), LE_UNAVAILABLE,
+			  "a try returns LE_UNAVAILABLE while the server is stopped");
+	is_status(le_leader(a, "e", &info, &error), LE_UNAVAILABLE,
+			  "le_leader returns LE_UNAVAILABLE while the server is stopped");
+	ok(strncmp(error.message, "the server has not answered in time: ", 37) == 0,
+	   "the error says that the server has not replied in time");
+	is_status(le_proclaim(term, "b", &error), LE_UNAVAILABLE,
+			  "le_proclaim returns LE_UNAVAILABLE while the server is stopped");
+	is_status(lock(a, "y", 100, &none), LE_TIMEOUT, "a wait times out while the server is stopped");
+	ok(le_now() - start < 10000, "all calls return within their limits");
+	ok(le_valid(held), "the hold is valid while the server is stopped");
+	eventually(told.suspended > 0, "the session is suspended while the server is stopped");
 	waits = enqueue(a, "z");
 	start = le_now();
-	is_status(le_close(b, 200, &error), LE_UNKNOWN, "closing does not wait for long either");
-	ok(le_now() - start >= 200 && le_now() - start < 10000, "but for as long as it is told");
+	is_status(le_close(b, 200, &error), LE_UNKNOWN,
+			  "le_close returns LE_UNKNOWN while the server is stopped");
+	ok(le_now() - start >= 200 && le_now() - start < 10000, "le_close waits for its limit");
 	start = le_now();
-	is_status(le_release(held, 0, &error), LE_UNKNOWN, "whether a release has come through is not known");
-	ok(le_now() - start < 10000, "within its limit");
+	is_status(le_release(held, 0, &error), LE_UNKNOWN,
+			  "le_release returns LE_UNKNOWN while the server is stopped");
+	ok(le_now() - start < 10000, "le_release returns within its limit");
 	ask("cont");
-	is_status(le_await(waits, PATIENCE, &error), LE_OK, "afterwards waits go on");
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "a wait is granted when the server continues");
 	le_release(waits, 0, NULL);
-	is_status(lock(a, "x", PATIENCE, &held), LE_OK, "and the release was made good");
+	is_status(lock(a, "x", PATIENCE, &held), LE_OK,
+			  "the lock with the unknown release is free when the server continues");
 	le_release(held, 0, NULL);
-	is_status(lock(a, "y", PATIENCE, &held), LE_OK, "as were the acquires that nobody waited for");
+	is_status(lock(a, "y", PATIENCE, &held), LE_OK,
+			  "the lock of the timed out acquires is free when the server continues");
 	le_release(held, 0, NULL);
-	ok(le_get_state(a) == LE_CONNECTED, "it is connected");
+	ok(le_get_state(a) == LE_CONNECTED, "the session is connected when the server continues");
 	le_resign(term, NULL);
 	le_close(a, -1, NULL);
 }
@@ -278,27 +288,27 @@ stopped_for_long(void)
 		while (le_next_event(a, &event) && (event.kind != LE_EVENT_STATE || event.state != LE_ENDED))
 			;
 	}
-	ok(le_deadline(a) >= deadline && le_now() >= le_deadline(a), "it ends at the deadline");
-	ok(!le_valid(held) && le_hold_time_left(held) == 0, "then nothing is held");
-	ok(le_time_left(a) <= 0, "and no time is left");
-	is_status(le_await(waits, -1, &error), LE_LOST, "a wait ends");
-	is_status(lock(a, "z", -1, &again), LE_LOST, "no other begins");
-	eventually(told.ended == 1, "the callback tells");
-	ok(told.ended_at >= le_deadline(a), "not before");
-	is_status(le_release(held, 0, &error), LE_LOST, "a release tells, too");
+	ok(le_deadline(a) >= deadline && le_now() >= le_deadline(a), "the session ends at its deadline");
+	ok(!le_valid(held) && le_hold_time_left(held) == 0, "the hold is invalid after the deadline");
+	ok(le_time_left(a) <= 0, "no time is left after the deadline");
+	is_status(le_await(waits, -1, &error), LE_LOST, "a wait returns LE_LOST after the deadline");
+	is_status(lock(a, "z", -1, &again), LE_LOST, "a new wait returns LE_LOST after the deadline");
+	eventually(told.ended == 1, "the callback reports the end");
+	ok(told.ended_at >= le_deadline(a), "the callback is not called before the deadline");
+	is_status(le_release(held, 0, &error), LE_LOST, "a release returns LE_LOST after the deadline");
 	le_drop(waits);
 	ask("cont");
 	usleep(100000);
-	ok(le_get_state(a) == LE_ENDED, "what the network says afterwards does not count");
-	eventually(le_reopen(a, &error) == LE_OK, "a new lease for the same session");
-	ok(le_get_state(a) == LE_CONNECTED && le_time_left(a) > 0, "which lives");
-	is_status(lock(a, "x", PATIENCE, &again), LE_OK, "and acquires");
+	ok(le_get_state(a) == LE_ENDED, "replies after the deadline do not revive the session");
+	eventually(le_reopen(a, &error) == LE_OK, "le_reopen grants a new lease to the ended session");
+	ok(le_get_state(a) == LE_CONNECTED && le_time_left(a) > 0, "the reopened session is connected");
+	is_status(lock(a, "x", PATIENCE, &again), LE_OK, "the reopened session acquires");
 	le_release(again, 0, NULL);
-	is_status(le_reopen(a, &error), LE_OK, "it needs no other one");
+	is_status(le_reopen(a, &error), LE_OK, "le_reopen of an open session returns LE_OK");
 	le_close(a, -1, NULL);
 }
 
-/* --- tables that somebody else has locked, as VACUUM FULL does --- */
+/* --- tables that another session has locked, as VACUUM FULL does --- */
 
 static void
 locked(void)
@@ -311,16 +321,19 @@ locked(void)
 	query(db, "BEGIN");
 	ok(strcmp(query(db, "LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE"), "") == 0,
 	   "the tables are locked");
-	is_status(lock(a, "y", 0, &next), LE_UNAVAILABLE, "a try is told so");
+	is_status(lock(a, "y", 0, &next), LE_UNAVAILABLE,
+			  "a try returns LE_UNAVAILABLE while the tables are locked");
 	waits = enqueue(a, "z");
 	next = enqueue(b, "x");
 	status = le_release(held, 0, &error);
-	ok(status == LE_OK || status == LE_UNKNOWN, "a release is mailed, or goes on being tried");
-	is_int(le_get_hold_state(waits), LE_HOLD_WAITING, "so does a wait");
+	ok(status == LE_OK || status == LE_UNKNOWN,
+	   "a release is done asynchronously, or repeated, while the tables are locked");
+	is_int(le_get_hold_state(waits), LE_HOLD_WAITING, "a request waits while the tables are locked");
 	query(db, "COMMIT");
-	is_status(le_await(next, PATIENCE, &error), LE_OK, "afterwards it is released");
-	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and the wait goes on");
-	is_int(told.ended, 0, "the session has not ended");
+	is_status(le_await(next, PATIENCE, &error), LE_OK, "the lock is released when the tables are unlocked");
+	is_status(le_await(waits, PATIENCE, &error), LE_OK,
+			  "the waiting request is granted when the tables are unlocked");
+	is_int(told.ended, 0, "the session has not ended by the locked tables");
 	le_release(waits, 0, NULL);
 	le_release(next, 0, NULL);
 	le_close(a, -1, NULL);

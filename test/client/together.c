@@ -1,7 +1,7 @@
 /*
  * together.c
- *		Many threads of one session: what they ask for at one time travels
- *		together, in order of arrival, and each gets what it would get alone.
+ *		Many threads of one session: their simultaneous requests are sent
+ *		together, in order of arrival, with the same results as separate ones.
  */
 #include "client.h"
 
@@ -22,7 +22,7 @@ statements(void)
 	return atoi(ask("statements"));
 }
 
-/* What a thread may see that holds name n. */
+/* Checks what a thread that holds name n may observe. */
 static void
 inside(int n, bool shared, int64_t token)
 {
@@ -97,9 +97,9 @@ run_threads(void)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	pthread_barrier_destroy(&start);
-	is_int(done + refused, THREADS * ROUNDS, "all have been served");
-	is_int(failed, 0, "without an error");
-	is_int(violations, 0, "one holder at a time, tokens upward");
+	is_int(done + refused, THREADS * ROUNDS, "all requests have been processed");
+	is_int(failed, 0, "no request has failed");
+	is_int(violations, 0, "locks have one holder at a time, and tokens grow");
 }
 
 static void
@@ -111,13 +111,13 @@ threads(void)
 	sent = statements() - before;
 	asked = 2 * done + refused;
 	printf("# %d locks asked for and given back in %d statements\n", asked, sent);
-	ok(sent < asked / 4, "many in one statement");
+	ok(sent < asked / 4, "many requests are sent in one statement");
 	disturbing = true;
 	run_threads();
 	disturbing = false;
 }
 
-/* A row of waiters of every name, asked for at one time. */
+/* A queue for each of three names, requested at the same time. */
 static void
 order_of_arrival(void)
 {
@@ -134,7 +134,7 @@ order_of_arrival(void)
 		eventually_quietly(le_position(row[i]) > 0);
 	for (int i = 0; i < ROW; i++)
 		in_order += le_position(row[i]) == i / 3 + 1;
-	is_int(in_order, ROW, "each name has its queue in the order of asking");
+	is_int(in_order, ROW, "each name has its queue in the order of the requests");
 	for (int i = 0; i < 3; i++)
 		le_drop(gates[i]);
 	for (int i = 0; i < ROW; i++)
@@ -143,10 +143,13 @@ order_of_arrival(void)
 		last[i % 3] = le_token(row[i]);
 		le_drop(row[i]);
 	}
-	is_int(granted, ROW, "and is granted in it");
+	is_int(granted, ROW, "each queue is granted in order");
 }
 
-/* More than the role may have: as many as it may are granted, the others are told why. */
+/*
+ * Requests more locks than the role may have: up to the limit they are granted, the others get an error with
+ * the reason.
+ */
 static void
 limit(void)
 {
@@ -172,8 +175,8 @@ limit(void)
 	}
 	for (int i = 0; i < ROW; i++)
 		le_drop(row[i]);
-	is_int(granted, 50, "as many as the limit has room for");
-	is_int(told, ROW - 50, "the others are told");
+	is_int(granted, 50, "requests up to the limit are granted");
+	is_int(told, ROW - 50, "requests above the limit get an error");
 	ask("no_limit");
 }
 

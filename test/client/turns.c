@@ -1,8 +1,8 @@
 /*
  * turns.c
- *		What turns send, and what they make of replies.  The session has no threads
- *		and no server: the library is linked so that its calls come here
- *		(Makefile).
+ *		The requests that turns send, and how replies are processed.  The session
+ *		has no threads and no server: the library is linked so that its calls come
+ *		here (Makefile).
  */
 #include "client.h"
 
@@ -28,18 +28,18 @@ typedef struct
 static item items[ITEMS_MAX];
 static int n_items;
 static char call[32], seen[2][32], wait_text[32];
-static const char *rows[ROWS_MAX]; /* what it answers: "column=value column=value" */
+static const char *rows[ROWS_MAX]; /* the reply: "column=value column=value" */
 static int n_rows;
 static enum { ANSWERS, BREAKS, FAILS } way;
 static const char *failure;
-static const char *notified; /* the channel of a notification that comes with the answer */
+static const char *notified; /* the channel of a notification that arrives with the reply */
 
 static const char *const columns[] = {
 	"item",     "event",   "kind", "name",     "token",       "queue_position", "owner",    "reason",
 	"sqlstate", "message", "hint", "validity", "incarnation", "news",           "complete", "channel"};
 #define COLUMNS (int) (sizeof(columns) / sizeof(columns[0]))
 
-/* One text of the array; NULL is empty. */
+/* Reads one element of a text array; NULL is returned as an empty text. */
 static const char *
 read_text(const char *from, char *to, size_t size)
 {
@@ -161,7 +161,7 @@ begin(void)
 {
 	s = new_session();
 	s->connected = true;
-	s->net.conn = (PGconn *) &way; /* nobody looks */
+	s->net.conn = (PGconn *) &way; /* never used */
 	atomic_store(&s->state, LE_CONNECTED);
 	atomic_store(&s->lease, 7);
 	s->renew_at = le_now_ns() + 100 * LE_SEC_NS;
@@ -193,7 +193,7 @@ end(void)
 	le_lock(s);
 	le_end(s, "", "the end");
 	le_unlock(s);
-	is_int(s->refs, 100, "no references are kept");
+	is_int(s->refs, 100, "no references to the session are kept");
 	free_session(s);
 }
 
@@ -223,42 +223,45 @@ results(void)
 	ok(n_items == 5 && is_item(0, "enqueue_lock", "a", "0") && is_item(1, "enqueue_permit", "p", "3") &&
 		   is_item(2, "enqueue_shared", "p", "0") && is_item(3, "enqueue_shared", "q", "0") &&
 		   is_item(4, "enqueue_candidate", "e", "0"),
-	   "all travel in one call, in their order");
+	   "all requests are sent in one call, in order");
 	ok(strcmp(items[2].item, items[3].item) == 0 && strcmp(items[0].item, items[1].item) != 0,
-	   "several names of one are one item");
+	   "several names of one request are one item");
 	ok(strcmp(items[0].owner, "me#0-1") == 0 && strcmp(items[4].owner, "me#0-4") == 0 &&
 		   strcmp(items[4].value, "text") == 0 && items[0].value[0] == '\0',
-	   "each with an owner of its own");
+	   "each request has its own owner");
 	ok(strcmp(call, "1") == 0 && seen[0][0] == '\0' && strcmp(wait_text, "500 ms") == 0,
-	   "the first call, of one that has seen nothing");
-	ok(le_valid(a) && le_token(a) == 11, "one is granted");
-	ok(le_get_hold_state(b) == LE_HOLD_WAITING && le_position(b) == 3 && le_token(b) == 0, "one waits");
-	ok(le_due(s) == 0 || s->lists[LE_ASKS].next == &c->link, "what has no row is asked for again");
+	   "the first call has number 1 and has seen no news");
+	ok(le_valid(a) && le_token(a) == 11, "the first request is granted");
+	ok(le_get_hold_state(b) == LE_HOLD_WAITING && le_position(b) == 3 && le_token(b) == 0,
+	   "the second request waits");
+	ok(le_due(s) == 0 || s->lists[LE_ASKS].next == &c->link, "requests without a row are sent again");
 	turn(HEAD, "item=0 event=error sqlstate=40001 message=later",
 		 "item=1 event=error sqlstate=42501 message=never");
 	ok(n_items == 3 && strcmp(call, "2") == 0 && strcmp(seen[0], "1") == 0 && strcmp(seen[1], "5") == 0,
-	   "in the next call, which names what was seen");
-	is_status(le_await(d, 0, &error), LE_DENIED, "an error is that of its item");
-	ok(strcmp(error.sqlstate, "42501") == 0 && strcmp(error.message, "never") == 0, "in its words");
-	is_status(le_await(c, 0, &error), LE_WAITING, "what passes is tried again");
-	ok(s->ask_at > le_now_ns(), "after a while");
+	   "the next call names the news that it has seen");
+	is_status(le_await(d, 0, &error), LE_DENIED, "an error ends the request of its item");
+	ok(strcmp(error.sqlstate, "42501") == 0 && strcmp(error.message, "never") == 0,
+	   "the error has the code and the message of its row");
+	is_status(le_await(c, 0, &error), LE_WAITING, "a request with a temporary error is repeated");
+	ok(s->ask_at > le_now_ns(), "the request with a temporary error is repeated after a pause");
 	s->ask_at = 0;
 	le_cancel(c);
 	turn(HEAD, "event=granted token=12 kind=lock name=p owner=me#0-2", NULL);
-	is_int(n_items, 0, "unless nobody wants it any more");
-	ok(le_valid(b) && le_token(b) == 12, "news: a place was granted");
+	is_int(n_items, 0, "a canceled request is not repeated");
+	ok(le_valid(b) && le_token(b) == 12, "news grant a place");
 	le_drop(d);
 	le_drop(c);
 
 	answer(HEAD, "item=0 event=not_granted", NULL, NULL);
-	is_status(lock(s, "t", 0, &e), LE_TIMEOUT, "a try makes its own turn");
-	ok(is_item(0, "try_lock", "t", "0"), "takes no place");
+	is_status(lock(s, "t", 0, &e), LE_TIMEOUT, "a try that is not granted returns LE_TIMEOUT");
+	ok(is_item(0, "try_lock", "t", "0"), "a try creates no place");
 	answer(HEAD, "item=0 event=released", NULL, NULL);
-	is_status(le_release(a, 0, &error), LE_OK, "so does a release");
-	ok(n_items == 1 && is_item(0, "release", "a", "11") && items[0].owner[0] == '\0', "by its token");
-	ok(wait_text[0] == '\0', "which waits for nothing");
+	is_status(le_release(a, 0, &error), LE_OK, "a release returns LE_OK in its own turn");
+	ok(n_items == 1 && is_item(0, "release", "a", "11") && items[0].owner[0] == '\0',
+	   "the release names the token");
+	ok(wait_text[0] == '\0', "the call of a release does not wait");
 	answer(HEAD, "item=0 event=not_held", NULL, NULL);
-	is_status(le_release(b, 0, &error), LE_LOST, "one that had been lost");
+	is_status(le_release(b, 0, &error), LE_LOST, "a release of a lost lock returns LE_LOST");
 	end();
 }
 
@@ -269,20 +272,20 @@ terms(void)
 
 	begin();
 	answer(HEAD, "item=0 event=granted token=11", NULL, NULL);
-	is_status(le_campaign(s, "e", "me", -1, &term, &error), LE_OK, "elected");
+	is_status(le_campaign(s, "e", "me", -1, &term, &error), LE_OK, "a campaign is granted");
 	answer(HEAD, "item=0 event=proclaimed", NULL, NULL);
-	is_status(le_proclaim(term, "you", &error), LE_OK, "proclaimed");
+	is_status(le_proclaim(term, "you", &error), LE_OK, "a proclamation succeeds");
 	ok(is_item(0, "proclaim", "e", "11") && strcmp(items[0].value, "you") == 0 && wait_text[0] != '\0',
-	   "by an item");
+	   "the proclamation is an item");
 	answer(HEAD, "item=0 event=not_held", NULL, NULL);
-	is_status(le_proclaim(term, "you", &error), LE_LOST, "no term any more");
+	is_status(le_proclaim(term, "you", &error), LE_LOST, "a proclamation without the term returns LE_LOST");
 	answer(HEAD, "item=0 event=released", NULL, NULL);
-	is_status(le_resign(term, &error), LE_OK, "resigned");
-	ok(is_item(0, "resign", "e", "11"), "by an item");
+	is_status(le_resign(term, &error), LE_OK, "a resignation succeeds");
+	ok(is_item(0, "resign", "e", "11"), "the resignation is an item");
 	end();
 }
 
-/* What is not durable yet. */
+/* Replies about grants that are not durable yet. */
 static void
 pending(void)
 {
@@ -292,26 +295,28 @@ pending(void)
 	a = enqueue(s, "a");
 	b = enqueue(s, "b");
 	turn("event=lease incarnation=1 news=0 channel=le_c", "item=0 event=pending", "item=1 event=pending");
-	ok(le_due(s) == 0 && le_link_empty(&s->lists[LE_ASKS]), "what is pending is looked for at once");
+	ok(le_due(s) == 0 && le_link_empty(&s->lists[LE_ASKS]),
+	   "the next call after a pending reply is due immediately");
 	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-1", NULL);
-	ok(n_items == 0 && le_valid(a) && le_token(a) == 11, "news tell of it");
-	is_status(le_await(b, 0, &error), LE_WAITING, "or not yet");
+	ok(n_items == 0 && le_valid(a) && le_token(a) == 11, "news report the pending grant");
+	is_status(le_await(b, 0, &error), LE_WAITING, "a pending request without news still waits");
 	turn(ALL, "event=granted token=11 kind=lock name=a owner=me#0-1", NULL);
-	ok(le_valid(a), "what a complete reply has is held");
+	ok(le_valid(a), "a hold in a complete reply is valid");
 	turn(HEAD, "item=0 event=queued token=12 queue_position=1", NULL);
-	ok(n_items == 1 && is_item(0, "enqueue_lock", "b", "0"), "what it does not have is asked for again");
+	ok(n_items == 1 && is_item(0, "enqueue_lock", "b", "0"),
+	   "a pending request that is missing in a complete reply is sent again");
 	turn("event=lease incarnation=2 news=9 channel=le_c", NULL, NULL);
-	ok(le_valid(a) && le_due(s) == 0, "a reply without news says nothing of what is lost");
+	ok(le_valid(a) && le_due(s) == 0, "a reply without news loses nothing");
 	turn(ALL, NULL, NULL);
-	is_status(le_await(a, 0, &error), LE_LOST, "what is in no complete reply is lost");
-	is_status(le_await(b, 0, &error), LE_LOST, "also a place");
-	ok(strcmp(error.sqlstate, "LE001") == 0 && s->waiting == 0, "by its code");
+	is_status(le_await(a, 0, &error), LE_LOST, "a hold that is missing in a complete reply is lost");
+	is_status(le_await(b, 0, &error), LE_LOST, "a place that is missing in a complete reply is lost");
+	ok(strcmp(error.sqlstate, "LE001") == 0 && s->waiting == 0, "the lost place has its code");
 	le_drop(a);
 	le_drop(b);
 	end();
 }
 
-/* --- answers that are lost --- */
+/* --- lost replies --- */
 
 static void
 lost_answers(void)
@@ -323,33 +328,33 @@ lost_answers(void)
 	b = enqueue(s, "b");
 	c = enqueue(s, "c");
 	broken();
-	is_int(le_get_state(s), LE_SUSPENDED, "the connection is gone");
+	is_int(le_get_state(s), LE_SUSPENDED, "the session is suspended when the connection breaks");
 	le_drop(c);
 	turn(HEAD, "event=queued token=11 kind=lock name=a owner=me#0-1",
 		 "event=granted token=13 kind=lock name=c owner=me#0-3");
-	is_int(n_items, 0, "the next call only reads the news");
-	is_int(le_get_state(s), LE_CONNECTED, "and renews");
-	is_int(s->waiting, 1, "one has its place");
+	is_int(n_items, 0, "the call after a lost reply has no items");
+	is_int(le_get_state(s), LE_CONNECTED, "the call after a lost reply renews");
+	is_int(s->waiting, 1, "one request still waits");
 	turn(HEAD, "item=0 event=released", NULL);
 	ok(n_items == 1 && is_item(0, "release", "c", "13"),
-	   "what nobody wants any more is given back, by itself");
+	   "a dropped request that was granted is released in a call of its own");
 	turn(HEAD, "item=0 event=granted token=12", NULL);
 	ok(n_items == 1 && is_item(0, "enqueue_lock", "b", "0") && strcmp(items[0].owner, "me#0-2") == 0,
-	   "what was not done is asked for again, by the same owner");
-	ok(le_valid(b), "and granted");
+	   "a request that was not applied is sent again with the same owner");
+	ok(le_valid(b), "the repeated request is granted");
 
-	/* a release whose answer is lost was done */
+	/* A release whose reply is lost was applied. */
 	le_drop(b);
 	broken();
 	turn(HEAD, NULL, NULL);
 	turn(HEAD, "item=0 event=not_held", NULL);
-	ok(is_item(0, "release", "b", "12"), "a release is sent once more");
+	ok(is_item(0, "release", "b", "12"), "a release whose reply was lost is sent again");
 	le_drop(a);
 	turn("event=lease", "item=0 event=released", NULL);
 	end();
 }
 
-/* A grant may be announced before the answer is read that says that it is waited for. */
+/* A grant can be announced before the reply is read that says that the request waits. */
 static void
 notifications(void)
 {
@@ -359,17 +364,17 @@ notifications(void)
 	turn(HEAD, NULL, NULL);
 	notified = "le_c";
 	turn(HEAD, NULL, NULL);
-	ok(le_due(s) > le_now_ns() && s->heard, "a notification while nobody waits is heard, and no more");
+	ok(le_due(s) > le_now_ns() && s->heard, "a notification without waiting requests has no effect");
 	a = enqueue(s, "a");
 	s->listens = true;
 	notified = "le_c";
 	turn(HEAD, "item=0 event=queued token=11 queue_position=1", NULL);
-	is_int(le_due(s), 0, "one that comes with a place is looked after");
+	is_int(le_due(s), 0, "a notification that arrives with a place makes a call due immediately");
 	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-1", NULL);
-	ok(le_valid(a) && le_due(s) > le_now_ns(), "and the grant is found");
+	ok(le_valid(a) && le_due(s) > le_now_ns(), "the call finds the announced grant");
 	notified = "le_other";
 	turn(HEAD, NULL, NULL);
-	ok(le_due(s) > le_now_ns(), "what is announced to others is not");
+	ok(le_due(s) > le_now_ns(), "a notification on another channel has no effect");
 	le_drop(a);
 	end();
 }
@@ -380,7 +385,7 @@ extern le_hold *__wrap_le_hold_alloc(le_session *session, le_kind kind, const ch
 									 const char *candidate);
 static bool no_memory;
 
-/* For holds that turns make. */
+/* Used for holds that turns create. */
 le_hold *
 __wrap_le_hold_alloc(le_session *session, le_kind kind, const char *const *names, int n,
 					 const char *candidate)
@@ -396,26 +401,28 @@ ghosts(void)
 		 "event=granted token=12 kind=lock name=b owner=me#00-9");
 	turn(HEAD, "item=0 event=released", NULL);
 	ok(n_items == 1 && is_item(0, "release", "a", "11"),
-	   "what has our owner, and nobody asked for, is released");
+	   "an unknown entry with an owner of this session is released");
 	turn(HEAD, "event=queued token=13 kind=election name=e owner=me#0-9",
 		 "event=granted token=14 kind=lock name=x");
 	turn(HEAD, "item=0 event=released", NULL);
-	ok(n_items == 1 && is_item(0, "resign", "e", "13"), "also a candidacy");
+	ok(n_items == 1 && is_item(0, "resign", "e", "13"),
+	   "an unknown candidacy with an owner of this session is resigned");
 	no_memory = true;
 	turn(HEAD, "event=granted token=15 kind=lock name=a owner=me#0-9", NULL);
 	no_memory = false;
-	ok(le_due(s) > le_now_ns() && le_due(s) < le_until(10000), "without memory for it the next turn is soon");
+	ok(le_due(s) > le_now_ns() && le_due(s) < le_until(10000),
+	   "without memory for an unknown entry, the next turn is soon");
 	turn(ALL, "event=granted token=15 kind=lock name=a owner=me#0-9", NULL);
-	ok(n_items == 0 && seen[0][0] == '\0', "and asks for all news");
+	ok(n_items == 0 && seen[0][0] == '\0', "the next turn requests all news");
 	turn(HEAD, "item=0 event=released", NULL);
-	ok(n_items == 1 && is_item(0, "release", "a", "15"), "then it is released");
+	ok(n_items == 1 && is_item(0, "release", "a", "15"), "the unknown entry is released with memory");
 	s->orphan = true;
 	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-9", NULL);
-	ok(le_due(s) > 0, "not of a session that leaves all behind");
+	ok(le_due(s) > 0, "an orphaned session releases no unknown entry");
 	end();
 }
 
-/* --- ends --- */
+/* --- ends of holds --- */
 
 static le_hold *
 granted(const char *name, const char *row)
@@ -437,26 +444,29 @@ ends(void)
 	a = granted("a", "item=0 event=granted token=11");
 	b = granted("b", "item=0 event=granted token=12");
 	turn(HEAD, "event=lost token=11 reason=forced", NULL);
-	is_status(le_await(a, 0, &error), LE_LOST, "a hold is lost");
-	ok(strstr(error.message, "forced") != NULL && le_valid(b), "with the reason, and no other");
-	is_status(le_release(a, 0, &error), LE_LOST, "which its release tells");
-	is_int(n_items, 0, "nothing is sent for it");
+	is_status(le_await(a, 0, &error), LE_LOST, "news end a lost hold");
+	ok(strstr(error.message, "forced") != NULL && le_valid(b),
+	   "the lost hold has its reason, and no other hold is lost");
+	is_status(le_release(a, 0, &error), LE_LOST, "the release of the lost hold returns LE_LOST");
+	is_int(n_items, 0, "nothing is sent for the lost hold");
 
 	turn(HEAD, "event=evicted token=12 kind=lock name=b owner=me#0-2", NULL);
-	is_status(le_await(b, 0, &error), LE_LOST, "one is evicted");
-	ok(strstr(error.message, "evicted") != NULL && !le_valid(b), "which is told at once");
-	ok(le_due(s) > le_now_ns(), "the library does not give it back");
+	is_status(le_await(b, 0, &error), LE_LOST, "news end an evicted hold");
+	ok(strstr(error.message, "evicted") != NULL && !le_valid(b), "the evicted hold is invalid immediately");
+	ok(le_due(s) > le_now_ns(), "the library does not release an evicted hold by itself");
 	turn(ALL, "event=granted token=12 kind=lock name=b owner=me#0-2", NULL);
-	ok(le_due(s) > le_now_ns(), "whatever is told of it");
+	ok(le_due(s) > le_now_ns(), "the library does not release an evicted hold after complete news");
 	answer(HEAD, "item=0 event=released", NULL, NULL);
-	is_status(le_release(b, 0, &error), LE_LOST, "until the application does");
-	ok(n_items == 1 && is_item(0, "release", "b", "12"), "by its token");
+	is_status(le_release(b, 0, &error), LE_LOST,
+			  "the application's release of an evicted hold returns LE_LOST");
+	ok(n_items == 1 && is_item(0, "release", "b", "12"),
+	   "the release of the evicted hold is sent with its token");
 
 	a = granted("a", "item=0 event=granted token=13");
 	turn("event=gone reason=expired", NULL, NULL);
-	ok(le_get_state(s) == LE_ENDED && !le_valid(a) && s->lease_gone, "the lease is gone");
-	is_status(le_release(a, 0, &error), LE_LOST, "with all that it held");
-	ok(strstr(error.message, "expired") != NULL, "and why");
+	ok(le_get_state(s) == LE_ENDED && !le_valid(a) && s->lease_gone, "the session ends with its lease");
+	is_status(le_release(a, 0, &error), LE_LOST, "a hold of the ended lease is lost");
+	ok(strstr(error.message, "expired") != NULL, "the lost hold has the reason of the lease's end");
 	end();
 }
 
@@ -471,23 +481,29 @@ closed_names(void)
 	a = granted("a", "item=0 event=granted token=11");
 	b = granted("b", "item=0 event=granted token=12");
 	answer(HEAD, "item=0 event=pending", NULL, NULL);
-	s->call = 0; /* nobody makes the next turn */
-	is_status(le_release(a, 1000, &error), LE_UNKNOWN, "a name that is closed, and not durable yet");
-	ok(strcmp(items[0].value, "1000 ms") == 0 && wait_text[0] != '\0', "is waited for");
+	s->call = 0; /* no call makes the next turn */
+	is_status(le_release(a, 1000, &error), LE_UNKNOWN,
+			  "a release with hold_for that is not durable yet returns LE_UNKNOWN");
+	ok(strcmp(items[0].value, "1000 ms") == 0 && wait_text[0] != '\0',
+	   "the release with hold_for waits for durability");
 	s->call = LE_SEC_NS;
 	turn(HEAD, "item=0 event=not_held", NULL);
-	ok(is_item(0, "release", "a", "11") && strcmp(items[0].value, "1000 ms") == 0, "it is sent again");
-	ok(le_link_empty(&s->lists[LE_GIVES]) && le_link_empty(&s->lists[LE_HELD]) == false, "and done");
+	ok(is_item(0, "release", "a", "11") && strcmp(items[0].value, "1000 ms") == 0,
+	   "the pending release is sent again");
+	ok(le_link_empty(&s->lists[LE_GIVES]) && le_link_empty(&s->lists[LE_HELD]) == false,
+	   "the repeated release is done");
 
 	s->call = 0;
 	answer(HEAD, "item=0 event=error sqlstate=53400 message=too_long", NULL, NULL);
-	is_status(le_release(b, 1000, &error), LE_UNKNOWN, "one that is closed for too long");
+	is_status(le_release(b, 1000, &error), LE_UNKNOWN,
+			  "a release with a rejected hold_for returns LE_UNKNOWN");
 	turn("event=lease", "item=0 event=released", NULL);
-	ok(is_item(0, "release", "b", "12") && items[0].value[0] == '\0', "is released without");
+	ok(is_item(0, "release", "b", "12") && items[0].value[0] == '\0',
+	   "the release is repeated without hold_for");
 	end();
 }
 
-/* As many as a call has room for, name by name. */
+/* A call contains as many items as it has room for, name by name. */
 static void
 many(void)
 {
@@ -504,7 +520,7 @@ many(void)
 	if (le_enqueue(s, names, 300, NULL, &all, &error) != LE_OK)
 		die("%s", error.message);
 	turn(HEAD, "item=0 event=granted token=11", NULL);
-	ok(n_items == 300 && le_valid(all), "many names");
+	ok(n_items == 300 && le_valid(all), "a group of 300 names is granted");
 	for (int i = 0; i < 4; i++)
 	{
 		if (le_enqueue(s, names, 300, NULL, &more, &error) != LE_OK)
@@ -514,16 +530,18 @@ many(void)
 	}
 	turn(HEAD, NULL, NULL);
 	ok(n_items == LE_ITEMS_MAX && is_item(127, "release", "n127", "11"),
-	   "a call has room for so many releases");
+	   "a call contains at most LE_ITEMS_MAX releases");
 	turn(HEAD, NULL, NULL);
-	ok(n_items == LE_ITEMS_MAX && is_item(0, "release", "n0", "11"), "those without a row are sent again");
+	ok(n_items == LE_ITEMS_MAX && is_item(0, "release", "n0", "11"), "releases without a row are sent again");
 	le_drop(all);
 	end();
 }
 
 /* --- calls that fail --- */
 
-/* The call of a single item fails, perhaps after it had its effect; and it would have read what was announced. */
+/*
+ * The call of a single item fails, possibly after it was applied; it would also have read an announced grant.
+ */
 static void
 refused_call(void)
 {
@@ -543,14 +561,13 @@ refused_call(void)
 	le_turn(s);
 	le_unlock(s);
 	ok(n_items == 1 && is_item(0, "enqueue_lock", "b", "0"), "a call with one item fails");
-	is_status(le_await(b, 0, &error), LE_LIMIT, "which is told");
-	is_int(le_due(s), 0, "the next call reads the news at once");
+	is_status(le_await(b, 0, &error), LE_LIMIT, "the request of the failed call gets the error");
+	is_int(le_due(s), 0, "the next call is due immediately");
 	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-1",
 		 "event=queued token=12 kind=lock name=b owner=me#0-2");
-	ok(n_items == 0 && le_valid(a), "a grant that had been announced is found");
+	ok(n_items == 0 && le_valid(a), "the next call finds the announced grant");
 	turn(HEAD, "item=0 event=released", NULL);
-	ok(n_items == 1 && is_item(0, "release", "b", "12"),
-	   "what the server has of the one that failed is given back");
+	ok(n_items == 1 && is_item(0, "release", "b", "12"), "the entry of the failed request is released");
 	le_drop(a);
 	le_drop(b);
 	end();
@@ -569,17 +586,18 @@ refused_calls(void)
 	le_lock(s);
 	le_turn(s);
 	le_unlock(s);
-	is_status(le_await(a, 0, &error), LE_WAITING, "a call with several items fails");
+	is_status(le_await(a, 0, &error), LE_WAITING, "requests of a failed call with several items still wait");
 	turn(HEAD, NULL, NULL);
 	s->ask_at = 0;
 	way = FAILS;
 	le_lock(s);
 	le_turn(s);
 	le_unlock(s);
-	ok(n_items == 1 && is_item(0, "enqueue_lock", "a", "0"), "each is sent alone");
-	is_status(le_await(a, 0, &error), LE_INVALID, "the one that cannot be read is told so");
+	ok(n_items == 1 && is_item(0, "enqueue_lock", "a", "0"),
+	   "each request of the failed call is sent in its own call");
+	is_status(le_await(a, 0, &error), LE_INVALID, "the invalid request gets the error");
 	turn(HEAD, "item=0 event=granted token=12", NULL);
-	ok(is_item(0, "enqueue_lock", "b", "0") && le_valid(b), "the other one is granted");
+	ok(is_item(0, "enqueue_lock", "b", "0") && le_valid(b), "the other request is granted");
 	le_drop(a);
 
 	failure = "58030";
@@ -587,8 +605,8 @@ refused_calls(void)
 	le_lock(s);
 	le_turn(s);
 	le_unlock(s);
-	ok(le_get_state(s) == LE_SUSPENDED && le_valid(b), "what passes loses nothing");
-	ok(le_due(s) > le_now_ns(), "and is tried after a while");
+	ok(le_get_state(s) == LE_SUSPENDED && le_valid(b), "a temporary error of a call loses nothing");
+	ok(le_due(s) > le_now_ns(), "the call with a temporary error is repeated after a pause");
 	turn("event=lease incarnation=1 news=5 complete=f", NULL, NULL);
 	ok(le_get_state(s) == LE_SUSPENDED, "a reply without a validity renews nothing");
 	le_drop(b);
@@ -597,22 +615,23 @@ refused_calls(void)
 
 /* --- runners --- */
 
-/* What has become of a candidacy by the time that the runner looks at it: the replies to two turns. */
+/* The replies to two turns, which decide about a candidacy before the runner first looks at it. */
 static const char *const candidacies[][2] = {
 	{"item=0 event=error sqlstate=53200 message=full", NULL},
 	{"item=0 event=granted token=11", "event=lost token=11 reason=forced"},
 	{"item=0 event=granted token=12", NULL},
 };
-static _Atomic int n_candidacies = -1; /* so many have been asked for by a runner; -1: there is none */
+static _Atomic int n_candidacies =
+	-1; /* number of candidacies that the runner has requested; -1: no runner */
 static _Atomic int elected, lost;
-static _Atomic int64_t term; /* that was held when on_elected was called */
+static _Atomic int64_t term; /* the term in the call of on_elected */
 
 extern le_status __real_le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
 											 le_hold **hold, le_error *own_error);
 extern le_status __wrap_le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
 											 le_hold **hold, le_error *own_error);
 
-/* Another thread makes the turns before the runner goes on. */
+/* Makes the turns, as another thread would, before the runner continues. */
 le_status
 __wrap_le_enqueue_candidate(le_session *session, const char *election, const char *candidate, le_hold **hold,
 							le_error *own_error)
@@ -645,7 +664,7 @@ on_lost(le_hold *hold, void *arg)
 	lost++;
 }
 
-/* A candidacy that has ended before the runner first looks at it. */
+/* A candidacy ends before the runner first looks at it. */
 static void
 runners(void)
 {
@@ -657,11 +676,11 @@ runners(void)
 	if (le_run(s, "e", "me", &callbacks, &runner, &error) != LE_OK)
 		die("%s", error.message);
 	eventually_quietly(elected > 0);
-	is_status(le_stop(runner, &error), LE_OK, "a runner whose first candidacies are refused, and lost");
-	is_int(n_candidacies, 3, "stands again after each of them");
-	ok(elected == 1 && term == 12, "on_elected is called for the one that is elected");
-	is_int(lost, 0, "and no term is lost that on_elected was not called for");
-	ok(n_items == 1 && is_item(0, "resign", "e", "12"), "which resigns");
+	is_status(le_stop(runner, &error), LE_OK, "a runner with a rejected and a lost candidacy is stopped");
+	is_int(n_candidacies, 3, "the runner campaigns again after a rejected and a lost candidacy");
+	ok(elected == 1 && term == 12, "on_elected is called for the elected candidacy");
+	is_int(lost, 0, "on_lost is not called for a term without on_elected");
+	ok(n_items == 1 && is_item(0, "resign", "e", "12"), "the stopped runner resigns");
 	end();
 }
 
