@@ -30,18 +30,20 @@ test_shared_record(void)
 	before = blocks;
 	b = acquire_from(1, "y", "4711 - psql");
 	batch();
-	ok(is_from(find_token(a.token), "4711 - psql"), "it is kept with what it holds");
-	ok(find_token(a.token)->acquirer == find_token(b.token)->acquirer, "once for all that one session holds");
-	is_int(blocks - before, 1, "so one more lock is its name and no more");
+	ok(is_from(find_token(a.token), "4711 - psql"), "the acquirer is stored with the holder");
+	ok(find_token(a.token)->acquirer == find_token(b.token)->acquirer,
+	   "all holders of one session share one acquirer");
+	is_int(blocks - before, 1, "one more lock of the same acquirer needs only memory for its name");
 	c = acquire_from(2, "x", "4712 10.0.0.7 worker");
 	batch();
-	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "also of those who wait");
+	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "the acquirer of a waiter is stored");
 	release(1, "x", a.token);
 	batch();
-	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "and hold then");
+	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "the acquirer of a granted waiter is kept");
 	release(1, "y", b.token);
 	batch();
-	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "when the others have gone");
+	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"),
+	   "the acquirer is kept when other holders have ended");
 	release(2, "x", c.token);
 	batch();
 	stop();
@@ -59,7 +61,7 @@ test_forgotten(void)
 		release(1, "x", acquire_from(1, "x", acquirers[i]).token);
 		batch();
 		if (i > 0)
-			is_int(blocks, after, "nothing is kept of who holds nothing any more");
+			is_int(blocks, after, "the memory of an acquirer without holders is freed");
 		after = blocks;
 	}
 	stop();
@@ -75,7 +77,8 @@ test_session_is_gone(void)
 	batch();
 	apply(command(LE_CMD_SESSION_END, 1, NULL));
 	batch();
-	ok(is_from(find_token(a.token), "4711 - psql"), "it outlives the connection");
+	ok(is_from(find_token(a.token), "4711 - psql"),
+	   "the acquirer of a holder is kept after its connection has ended");
 	stop();
 }
 
@@ -87,20 +90,21 @@ test_load(void)
 	start_load();
 	row = stored("x", FIRST - 4, X);
 	row.acquirer = text("4711 - psql");
-	is_int(load_slot(row), LE_LOADED, "it is loaded with a holder");
+	is_int(load_slot(row), LE_LOADED, "a holder with an acquirer is loaded");
 	place = stored("x", FIRST - 3, X);
 	place.acquirer = text("4711 - psql");
-	is_int(load_place(place), LE_LOADED, "and with a place");
+	is_int(load_place(place), LE_LOADED, "a place with an acquirer is loaded");
 	load_done();
-	ok(is_from(find_token(FIRST - 4), "4711 - psql"), "as it was");
-	ok(find_token(FIRST - 4)->acquirer == find_token(FIRST - 3)->acquirer, "once");
+	ok(is_from(find_token(FIRST - 4), "4711 - psql"), "the acquirer is unchanged after a load");
+	ok(find_token(FIRST - 4)->acquirer == find_token(FIRST - 3)->acquirer,
+	   "a loaded holder and place share one acquirer");
 	batch();
 	stop();
 
 	start_load();
 	row = stored("x", FIRST - 4, X);
 	row.acquirer = (LeText){"", LE_MAX_ACQUIRER + 1};
-	is_int(load_slot(row), LE_LOAD_INVALID, "one that is too long was not written by a core");
+	is_int(load_slot(row), LE_LOAD_INVALID, "an acquirer that is too long is rejected");
 	stop();
 }
 
@@ -128,11 +132,11 @@ test_endings(void)
 	batch();
 	now += 3 * LE_SECOND;
 	reply = ask("x", a.token, ROLE);
-	is_int(reply.status, LE_LOST, "what was released is lost");
-	is_int(reply.ending, LE_END_RELEASED, "because it was released");
-	is_int(reply.ending_ago, 3 * LE_SECOND, "so long ago");
-	is_int(ask("x", a.token, ROLE + 1).ending, LE_END_NONE, "which another role is not told");
-	is_int(ask("x", a.token + 1000, ROLE).ending, LE_END_NONE, "nothing is known of another token");
+	is_int(reply.status, LE_LOST, "a released token is lost");
+	is_int(reply.ending, LE_END_RELEASED, "the ending of a released token");
+	is_int(reply.ending_ago, 3 * LE_SECOND, "the time since the ending");
+	is_int(ask("x", a.token, ROLE + 1).ending, LE_END_NONE, "another role does not see the ending");
+	is_int(ask("x", a.token + 1000, ROLE).ending, LE_END_NONE, "an unknown token has no ending");
 
 	a = acquire(1, "x", X);
 	batch();
@@ -160,22 +164,23 @@ test_endings(void)
 		apply(revoke);
 	}
 	batch();
-	is_int(ask("x", a.token, ROLE).ending, LE_END_REVOKED, "its lease was revoked");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_REVOKED, "the ending of a token on a revoked lease");
 	reply = apply(cmd);
-	is_int(reply.status, LE_NO_LEASE, "and is gone");
-	is_int(reply.ending, LE_END_REVOKED, "because it was revoked");
+	is_int(reply.status, LE_NO_LEASE, "a revoked lease does not exist");
+	is_int(reply.ending, LE_END_REVOKED, "the ending of a revoked lease");
 
 	a = acquire(1, "x", X);
 	batch();
 	fenced_token = a.token;
 	release(1, "x", a.token);
 	batch();
-	is_int(ask("x", a.token, ROLE).ending, LE_END_RELEASED, "released, and fenced still");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_RELEASED,
+		   "the ending of a released token that is still fenced");
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
 	batch();
 
-	/* very many later ones */
+	/* many later endings */
 	for (int i = 0; i < 2000; i++)
 	{
 		LeReply other = acquire(2, "y", X);
@@ -183,7 +188,7 @@ test_endings(void)
 		release(2, "y", other.token);
 		batch();
 	}
-	is_int(ask("x", a.token, ROLE).ending, LE_END_NONE, "forgotten when so many have ended since");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_NONE, "an ending is forgotten after 2000 later ones");
 	stop();
 }
 

@@ -38,16 +38,16 @@ test_reopened(void)
 	release_for(1, "x", reply.token, 60 * LE_SECOND);
 	batch();
 	is_int(find("x")->closed_until, now + 60 * LE_SECOND, "hold_for closes the name");
-	is_int(acquire(2, "x", X).status, LE_WAITING, "nobody gets it");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "a closed name is not granted");
 	reply = force_as(ROLE + 1, "x");
-	ok(!reply.reopened && !reply.wrote, "another role does not open it");
-	is_int(find("x")->waiting, 1, "so the waiter stays");
+	ok(!reply.reopened && !reply.wrote, "another role cannot open a closed name");
+	is_int(find("x")->waiting, 1, "the waiter for a closed name stays");
 	reply = force_as(ROLE, "x");
-	ok(reply.reopened && reply.wrote, "the role that closed it does");
-	is_int(reply.ended, 0, "which ends no holder");
+	ok(reply.reopened && reply.wrote, "the role that closed a name can open it");
+	is_int(reply.ended, 0, "opening a name ends no holder");
 	batch();
-	ok(was_told[2] && told[2].status == LE_OK, "and the waiter gets it in that batch");
-	ok(!force_as(ROLE + 1, "x").reopened, "there is nothing to open where somebody holds it");
+	ok(was_told[2] && told[2].status == LE_OK, "the waiter is granted in the batch that opens the name");
+	ok(!force_as(ROLE + 1, "x").reopened, "a held name is not reopened");
 	stop();
 }
 
@@ -64,15 +64,15 @@ test_row(void)
 	batch();
 	cmd.any_role = true;
 	reply = apply(cmd);
-	ok(reply.reopened, "an administrator opens it");
+	ok(reply.reopened, "an administrator can open a closed name");
 	ok(le_next_dirty_slot(core, NULL) != NULL && le_next_dirty_slot(core, NULL)->lock == find("x"),
-	   "which is written");
+	   "opening a name is written");
 	batch();
-	is_int(acquire(2, "x", X).status, LE_OK, "anybody gets it");
+	is_int(acquire(2, "x", X).status, LE_OK, "an opened name is granted to another session");
 	stop();
 }
 
-/* The release waits for a fence, and closes the name after it. */
+/* A release of a fenced holder takes effect at the end of the fence, and then closes the name. */
 static void
 test_lapsed(void)
 {
@@ -84,17 +84,18 @@ test_lapsed(void)
 	fenced_token = reply.token;
 	release_for(1, "x", reply.token, 60 * LE_SECOND);
 	batch();
-	ok(!force_as(ROLE + 1, "x").reopened, "closed from the end of a fence on: not opened by another role");
-	ok(force_as(ROLE, "x").reopened, "but by its own");
-	ok(slot_is_dirty(reply.token), "which is written");
+	ok(!force_as(ROLE + 1, "x").reopened,
+	   "another role cannot open a name that closes at the end of a fence");
+	ok(force_as(ROLE, "x").reopened, "the own role can open a name that closes at the end of a fence");
+	ok(slot_is_dirty(reply.token), "opening a name of a fenced holder is written");
 	batch();
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
-	is_int(acquire(2, "x", X).status, LE_OK, "it is open when the fence ends");
+	is_int(acquire(2, "x", X).status, LE_OK, "the opened name is free when the fence ends");
 	stop();
 }
 
-/* Its lease ends after the fence has, and before anybody has told of that. */
+/* The lease of a lapsed holder ends after its fence, and before the end of the fence is reported. */
 static void
 test_lapsed_on_lease(void)
 {
@@ -112,7 +113,8 @@ test_lapsed_on_lease(void)
 	fenced_token = 0;
 	on_lease(LE_CMD_REVOKE_LEASE, cmd.lease);
 	batch();
-	is_int(find("x")->closed_until, now + 60 * LE_SECOND, "the end of its lease does not open the name");
+	is_int(find("x")->closed_until, now + 60 * LE_SECOND,
+		   "the end of the lease does not open the closed name");
 	stop();
 }
 
@@ -135,7 +137,8 @@ test_shared(void)
 	cmd.hold_for = 60 * LE_SECOND;
 	apply(cmd);
 	batch();
-	is_int(find("x")->closed_by, ROLE - 1, "closed by two for as long: the lower role's");
+	is_int(find("x")->closed_by, ROLE - 1,
+		   "a name closed equally long by two roles belongs to the lower role");
 	stop();
 }
 
@@ -151,13 +154,14 @@ test_load(void)
 	is_int(load_slot(row), LE_LOADED, "a closed name is loaded");
 	load_done();
 	batch();
-	is_int(find("x")->closed_until, now + 60 * LE_SECOND, "until when it is closed");
-	ok(!force_as(ROLE + 1, "x").reopened, "and by whom");
-	ok(force_as(ROLE, "x").reopened, "who can open it");
+	is_int(find("x")->closed_until, now + 60 * LE_SECOND, "closed_until is loaded");
+	ok(!force_as(ROLE + 1, "x").reopened,
+	   "the role that closed the name is loaded: another role cannot open it");
+	ok(force_as(ROLE, "x").reopened, "the loaded role can open the name");
 	stop();
 }
 
-/* A name that was to stay closed up to this very moment does not: then it is a release like any other. */
+/* A name that should stay closed until exactly now is not closed: its release is like any other. */
 static void
 test_held_for_long(void)
 {
@@ -172,8 +176,9 @@ test_held_for_long(void)
 		batch();
 		now += TTL / 2 - early;
 		reply = apply(cmd);
-		is_int(reply.may_return, !early, "closed no more: a crash may bring it back");
-		is_int(apply(request(2, "x", X, 0)).status, early ? LE_NOT_GRANTED : LE_OK, "and it is free");
+		is_int(reply.may_return, !early, "a release whose hold_for has passed may be undone by a crash");
+		is_int(apply(request(2, "x", X, 0)).status, early ? LE_NOT_GRANTED : LE_OK,
+			   "the name is free if its hold_for has passed");
 		batch();
 		stop();
 	}

@@ -8,7 +8,7 @@ durations(LeDurationType type)
 	return &le_core_stats(core)->durations[type];
 }
 
-/* The bucket of the only one of this type; -1: there are others. */
+/* Returns the bucket of the only duration of this type; -1 if there are several or none. */
 static int
 bucket_of(LeDurationType type)
 {
@@ -25,7 +25,10 @@ bucket_of(LeDurationType type)
 	return found;
 }
 
-/* Longer than the bound before, and not than its own. */
+/*
+ * Checks that the only duration of this type is in the right bucket: longer than the previous bound, and not
+ * longer than its own.
+ */
 static bool
 is_only(LeDurationType type, LeTime length)
 {
@@ -54,14 +57,14 @@ test_buckets(void)
 		release(1, "x", a.token);
 		batch();
 		is_int(bucket_of(LE_DURATION_HOLD), i, "a hold as long as a bound is in its bucket");
-		ok(is_only(LE_DURATION_HOLD, bound), "and in the sum");
+		ok(is_only(LE_DURATION_HOLD, bound), "a hold as long as a bound is in the sum");
 		a = apply(cmd);
 		batch();
 		now += bound + 1;
 		release(1, "x", a.token);
 		batch();
 		is_int(durations(LE_DURATION_HOLD)->n[i < LE_DURATION_BOUNDS ? i + 1 : i],
-			   1 + (i == LE_DURATION_BOUNDS), "a longer one in the next");
+			   1 + (i == LE_DURATION_BOUNDS), "a longer hold is in the next bucket");
 		stop();
 	}
 }
@@ -78,27 +81,27 @@ test_waits(void)
 	now += LE_SECOND;
 	b = acquire(2, "x", X);
 	batch();
-	is_int(le_core_oldest_wait(core), now, "since when the only one waits");
-	is_int(le_core_held(core), 1, "one holds");
-	is_int(le_core_queued(core), 1, "one waits");
+	is_int(le_core_oldest_wait(core), now, "the oldest wait is that of the only waiter");
+	is_int(le_core_held(core), 1, "one holder");
+	is_int(le_core_queued(core), 1, "one waiter");
 	now += LE_SECOND;
 	enqueue(3, "y", X);
 	acquire(4, "x", X);
 	batch();
-	is_int(le_core_oldest_wait(core), now - LE_SECOND, "the oldest one");
+	is_int(le_core_oldest_wait(core), now - LE_SECOND, "the oldest of several waits");
 	now += 2 * LE_SECOND;
 	release(1, "x", a.token);
 	batch();
-	ok(got(2, LE_OK), "it is granted");
-	ok(is_only(LE_DURATION_WAIT, 3 * LE_SECOND), "its wait counts");
-	ok(is_only(LE_DURATION_HOLD, 4 * LE_SECOND), "and the hold before");
-	is_int(le_core_oldest_wait(core), now - 2 * LE_SECOND, "the next one is the oldest");
+	ok(got(2, LE_OK), "the waiter is granted");
+	ok(is_only(LE_DURATION_WAIT, 3 * LE_SECOND), "the wait of a granted waiter is counted");
+	ok(is_only(LE_DURATION_HOLD, 4 * LE_SECOND), "the hold of the previous holder is counted");
+	is_int(le_core_oldest_wait(core), now - 2 * LE_SECOND, "the next waiter has the oldest wait");
 	is_int(le_core_held(core), 2, "a place of a free lock is a holder");
 	undo(4, 1);
 	batch();
 	ok(is_only(LE_DURATION_FRUITLESS_WAIT, 2 * LE_SECOND), "a wait that was cancelled counts as fruitless");
-	is_int(le_core_oldest_wait(core), LE_NEVER, "nobody is left");
-	ok(held("x", b.token), "who is granted holds");
+	is_int(le_core_oldest_wait(core), LE_NEVER, "no waiter is left");
+	ok(held("x", b.token), "the granted waiter holds");
 	stop();
 }
 
@@ -110,11 +113,11 @@ test_fruitless(void)
 	apply(request(2, "x", X, 3 * LE_SECOND));
 	batch();
 	pass(3 * LE_SECOND);
-	ok(got(2, LE_NOT_GRANTED), "a wait runs out");
-	ok(is_only(LE_DURATION_FRUITLESS_WAIT, 3 * LE_SECOND), "which counts");
+	ok(got(2, LE_NOT_GRANTED), "a wait times out");
+	ok(is_only(LE_DURATION_FRUITLESS_WAIT, 3 * LE_SECOND), "a wait that timed out counts as fruitless");
 	is_int(apply(request(2, "x", X, 0)).status, LE_NOT_GRANTED, "a try");
-	is_int(durations(LE_DURATION_FRUITLESS_WAIT)->count, 1, "is no wait");
-	is_int(durations(LE_DURATION_WAIT)->count, 0, "nobody was granted after a wait");
+	is_int(durations(LE_DURATION_FRUITLESS_WAIT)->count, 1, "a try does not count as a wait");
+	is_int(durations(LE_DURATION_WAIT)->count, 0, "no wait counts as granted");
 	stop();
 
 	/* two connections of one owner wait: the second joins the first */
@@ -126,9 +129,9 @@ test_fruitless(void)
 	batch();
 	pass(TTL);
 	ok(got(2, LE_OK) && got(3, LE_OK), "both are granted");
-	is_int(durations(LE_DURATION_WAIT)->count, 2, "both waits count");
-	is_int(durations(LE_DURATION_FRUITLESS_WAIT)->count, 0, "as granted");
-	is_int(durations(LE_DURATION_HOLD)->count, 1, "one hold has ended");
+	is_int(durations(LE_DURATION_WAIT)->count, 2, "both waits of one owner are counted");
+	is_int(durations(LE_DURATION_FRUITLESS_WAIT)->count, 0, "no wait of a granted owner counts as fruitless");
+	is_int(durations(LE_DURATION_HOLD)->count, 1, "only the hold of the first holder has ended");
 	stop();
 
 	start();
@@ -136,7 +139,7 @@ test_fruitless(void)
 	enqueue(2, "x", X);
 	batch();
 	pass(TTL);
-	ok(is_only(LE_DURATION_HOLD, TTL), "an expired hold counts");
+	ok(is_only(LE_DURATION_HOLD, TTL), "an expired hold is counted");
 	stop();
 }
 
@@ -150,12 +153,12 @@ test_fenced(void)
 	batch();
 	fenced_token = a.token;
 	pass(TTL);
-	ok(is_only(LE_DURATION_HOLD, TTL), "a fenced holder has held until its lease ended");
+	ok(is_only(LE_DURATION_HOLD, TTL), "a fenced holder is counted up to the end of its lease");
 	pass(TTL);
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
 	batch();
-	ok(is_only(LE_DURATION_HOLD, TTL), "and counts once");
+	ok(is_only(LE_DURATION_HOLD, TTL), "a fenced holder is counted once");
 	stop();
 }
 
@@ -168,15 +171,15 @@ test_elections(void)
 	a = campaign(1, "x", "a");
 	campaign(2, "x", "b");
 	batch();
-	is_int(le_core_stats(core)->elected, 1, "a leader");
-	is_int(le_core_oldest_wait(core), LE_NEVER, "candidates stand by");
-	is_int(le_core_queued(core), 1, "and are queued");
+	is_int(le_core_stats(core)->elected, 1, "a leader is counted as elected");
+	is_int(le_core_oldest_wait(core), LE_NEVER, "candidates do not count for the oldest wait");
+	is_int(le_core_queued(core), 1, "candidates are queued");
 	now += 5 * LE_SECOND;
 	resign(1, "x", a.token);
 	batch();
-	is_int(le_core_stats(core)->elected, 2, "the next one");
-	ok(is_only(LE_DURATION_TERM, 5 * LE_SECOND), "the term counts");
-	is_int(durations(LE_DURATION_HOLD)->count, 0, "which is no hold");
+	is_int(le_core_stats(core)->elected, 2, "the next leader is counted as elected");
+	ok(is_only(LE_DURATION_TERM, 5 * LE_SECOND), "the length of a term is counted");
+	is_int(durations(LE_DURATION_HOLD)->count, 0, "a term does not count as a hold");
 	is_int(durations(LE_DURATION_WAIT)->count, 0, "a candidate's wait does not count");
 	stop();
 }
@@ -196,28 +199,29 @@ test_load(void)
 	row.since = now + WALL_OFFSET - 5 * LE_SECOND;
 	load_place(row);
 
-	/* its connection has ended while nobody looked */
+	/* its connection has ended without the core's knowledge */
 	gone[5] = true;
 	row = stored("y", FIRST - 8, X);
 	row.ttl = LE_TTL_BOUND;
 	row.session = 105;
 	load_place(row);
 	load_done();
-	is_int(durations(LE_DURATION_FRUITLESS_WAIT)->count, 0, "what a load ends does not count");
+	is_int(durations(LE_DURATION_FRUITLESS_WAIT)->count, 0, "waits that a load ends are not counted");
 	cmd = request(3, "x", X, LE_WAIT_FOREVER);
 	cmd.revision = FIRST - 8;
 	cmd.since = now - 4 * LE_SECOND;
 	apply(cmd);
 	batch();
-	is_int(le_core_oldest_wait(core), now - 5 * LE_SECOND, "a place knows since when it waits");
+	is_int(le_core_oldest_wait(core), now - 5 * LE_SECOND, "the oldest wait is that of a loaded place");
 	release(1, "x", FIRST - 10);
 	batch();
-	ok(is_only(LE_DURATION_HOLD, 7 * LE_SECOND), "a holder since when it holds");
-	ok(is_only(LE_DURATION_WAIT, 5 * LE_SECOND), "and the place its wait");
-	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND, "a blocked call that came back as well");
+	ok(is_only(LE_DURATION_HOLD, 7 * LE_SECOND), "the hold of a loaded holder counts from its start");
+	ok(is_only(LE_DURATION_WAIT, 5 * LE_SECOND), "the wait of a loaded place counts from its start");
+	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND,
+		   "the oldest wait is that of a blocked call that waited before the load");
 	stop();
 
-	/* several names that come back */
+	/* a group that waited before the load */
 	start_load();
 	load_slot(stored("x", FIRST - 10, X));
 	load_done();
@@ -226,12 +230,13 @@ test_load(void)
 	cmd.nnames = 2;
 	cmd.revision = FIRST - 8;
 	cmd.since = now - 4 * LE_SECOND;
-	is_int(apply(cmd).status, LE_WAITING, "several names come back");
+	is_int(apply(cmd).status, LE_WAITING, "a group waits again after a load");
 	batch();
-	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND, "and know since when they wait");
+	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND,
+		   "the oldest wait is that of a group that waited before the load");
 	stop();
 
-	/* the load has read times that are ahead, by what it took itself */
+	/* times in the future, by the duration of the load itself */
 	start_load();
 	row = stored("x", FIRST - 10, X);
 	load_slot(row);
@@ -242,14 +247,14 @@ test_load(void)
 	ok(is_only(LE_DURATION_HOLD, 0), "no hold is negative");
 	stop();
 
-	/* the time of day was set back: it has waited for less than nothing */
+	/* the time of day was set back, so that a wait starts in the future */
 	start_load();
 	load_slot(stored("x", FIRST - 10, X));
 	row = stored("x", FIRST - 9, X);
 	row.since = now + WALL_OFFSET + 86400 * LE_SECOND;
 	load_place(row);
 	load_done();
-	is_int(le_core_oldest_wait(core), now, "nobody waits since tomorrow");
+	is_int(le_core_oldest_wait(core), now, "a wait that starts in the future starts now");
 	release(1, "x", FIRST - 10);
 	batch();
 	ok(is_only(LE_DURATION_WAIT, 0), "no wait is negative");

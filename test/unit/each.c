@@ -6,13 +6,13 @@
 
 static const LeText names[N] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}};
 
-/* What there is already, and how the names are asked for. */
+/* The initial state, and the form of the request. */
 typedef struct
 {
 	const char *title;
-	int held;       /* so many of the names are held, by this session and owner */
-	bool committed; /* ... in a transaction that is over */
-	bool others;    /* the last two are another session's */
+	int held;       /* number of names that are held by this session and owner */
+	bool committed; /* they are held by a committed transaction */
+	bool others;    /* the last two names are held by another session */
 	bool enqueue;
 	const char *owner;
 } situation;
@@ -23,8 +23,8 @@ static const situation situations[] = {
 	{.title = "held in this transaction", .held = 3, .others = true},
 	{.title = "held by the owner", .held = 3, .committed = true, .owner = "o"},
 	{.title = "held by the owner in this transaction", .held = 5, .owner = "o"},
-	{.title = "somebody else's", .others = true},
-	{.title = "somebody else's, places", .others = true, .enqueue = true},
+	{.title = "held by another session", .others = true},
+	{.title = "held by another session, places", .others = true, .enqueue = true},
 };
 
 static LeCommand
@@ -60,7 +60,7 @@ prepare(const situation *s, const LeLimits *limits)
 	le_core_set_limits(core, limits);
 }
 
-/* One after the other: how many there are before the first error, and that one. */
+/* Sends one command for each name: returns the number of commands before the first error, and that error. */
 static uint32_t
 one_by_one(const situation *s, LeStatus *status, LeStatus *each)
 {
@@ -77,7 +77,7 @@ one_by_one(const situation *s, LeStatus *status, LeStatus *each)
 	return N;
 }
 
-/* Is it the same in one command? */
+/* Checks that one command for all names has the same result. */
 static bool
 is_same(const situation *s, const LeLimits *limits)
 {
@@ -118,7 +118,7 @@ is_same(const situation *s, const LeLimits *limits)
 	return same;
 }
 
-/* At every bound: each of these limits is reached in every way. */
+/* Sets each of these limits to every value at which it can be reached. */
 static void
 test_bounds(const situation *s)
 {
@@ -130,11 +130,11 @@ test_bounds(const situation *s)
 	wrong = 0;
 	for (int64_t n = 1; n < 14; n++)
 		wrong += !is_same(s, &(LeLimits){.locks_per_role = n});
-	is_int(wrong, 0, "... by number");
+	is_int(wrong, 0, "same result at every limit of locks");
 	wrong = 0;
 	for (int64_t n = 0; n < 3; n++)
 		wrong += !is_same(s, &(LeLimits){.waiters_per_lock = n});
-	is_int(wrong, 0, "... of those who wait");
+	is_int(wrong, 0, "same result at every limit of waiters");
 }
 
 int

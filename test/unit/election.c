@@ -2,7 +2,10 @@
 /* Promises: H */
 #include "fixture.h"
 
-/* The changes of this batch in short: E, P, then R, X, V, F, U, D for how it ended, each with the value. */
+/*
+ * The changes of this batch in short: E (elected), P (proclaimed), or R, X, V, F, U, D for the way in which a
+ * term ended, each with the value.
+ */
 static const char *
 story(void)
 {
@@ -41,32 +44,34 @@ test_changes(void)
 	start();
 	a = campaign(1, "e", "one");
 	c = le_next_change(core, NULL);
-	ok(c->number > a.token && c->term == a.token && c->previous == 0, "a change has a revision of its own");
-	ok(c->elected_at == now && c->at == now && !c->place, "and says when");
+	ok(c->number > a.token && c->term == a.token && c->previous == 0,
+	   "a change has its own revision, term and previous change");
+	ok(c->elected_at == now && c->at == now && !c->place, "a change has its times");
 	last = c->number;
-	ok(story_is("Eone "), "elected");
+	ok(story_is("Eone "), "an election is a change");
 	now += LE_SECOND;
 	on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "uno");
 	c = le_next_change(core, NULL);
-	ok(c->previous == last && c->number > last && c->elected_at == now - LE_SECOND, "in a chain");
+	ok(c->previous == last && c->number > last && c->elected_at == now - LE_SECOND,
+	   "a change refers to the previous one");
 	on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "eins");
-	ok(story_is("Puno Peins "), "each with the value that was proclaimed");
+	ok(story_is("Puno Peins "), "each proclamation is a change with its value");
 	b = campaign(2, "e", "two");
-	ok(story_is(""), "who waits changes nothing");
+	ok(story_is(""), "a waiting candidate is no change");
 	resign(1, "e", a.token);
 	ok(story_is("Reins Etwo "), "a hand-over is two changes");
 	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "late").status, LE_NOT_HELD,
-		   "a past term proclaims nothing");
-	is_int(resign(1, "e", a.token).status, LE_NOT_HELD, "nor does it resign");
-	ok(story_is(""), "which is no change");
+		   "a past term cannot proclaim");
+	is_int(resign(1, "e", a.token).status, LE_NOT_HELD, "a past term cannot resign");
+	ok(story_is(""), "a failed resignation is no change");
 	now += TTL;
 	(void) le_core_expire(core, now, 100);
-	ok(story_is("Xtwo "), "expired");
+	ok(story_is("Xtwo "), "an expiry is a change");
 	(void) b;
 	stop();
 }
 
-/* Room for all changes of a batch is reserved by each command, for nothing may fail later. */
+/* Each command reserves room for all changes of the batch, because later steps must not fail. */
 static void
 test_many_candidates(void)
 {
@@ -92,12 +97,15 @@ test_many_candidates(void)
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	for (LeChange *c = NULL; (c = le_next_change(core, c)) != NULL;)
 		n++;
-	is_int(n, 600, "of many terms that end at once each is a change");
+	is_int(n, 600, "each of many terms that end at once is a change");
 	batch();
 	stop();
 }
 
-/* Ends that a session mails reserve nothing: each candidate of a batch may still be elected and end. */
+/*
+ * Ends that a session mails reserve no memory, although each candidate of a batch can still be elected and
+ * end.
+ */
 static void
 test_all_end(void)
 {
@@ -142,7 +150,7 @@ test_all_end(void)
 	stop();
 }
 
-/* A grant that is announced to who waits outside of the server. */
+/* Grants of places are announced to waiters outside of the server. */
 static void
 test_place(void)
 {
@@ -152,7 +160,7 @@ test_place(void)
 	start();
 	cmd.enqueue = true;
 	term = apply(cmd).token;
-	ok(le_next_change(core, NULL)->place, "a place was elected");
+	ok(le_next_change(core, NULL)->place, "the change of a granted place is marked");
 	batch();
 	resign(1, "e", term);
 	batch();
@@ -187,7 +195,7 @@ test_ends(void)
 	apply(cmd);
 	ok(story_is("Ed Fd "), "forced");
 	acquire(5, "e", X);
-	ok(story_is(""), "a lock of the same name is none of it");
+	ok(story_is(""), "a lock of the same name creates no change");
 	stop();
 }
 
@@ -209,29 +217,29 @@ test_again(void)
 	b = apply(cmd);
 	ok(b.status == LE_OK && b.token == a.token && b.reentrant && !b.counted,
 	   "the same owner has the same term");
-	is_int(b.valid_for, 2 * TTL, "for the longer TTL");
-	ok(story_is("Eone Ptwo "), "and has proclaimed");
+	is_int(b.valid_for, 2 * TTL, "the longer TTL counts");
+	ok(story_is("Eone Ptwo "), "the second campaign of the owner is a proclamation");
 	b = apply(cmd);
-	ok(b.token == a.token && story_is(""), "the same value is no news");
+	ok(b.token == a.token && story_is(""), "a campaign with the same value is no change");
 	undo(2, 1);
-	is_int(resign(2, "e", a.token).status, LE_OK, "one resignation is enough");
-	ok(story_is("Rtwo "), "for all of them");
+	is_int(resign(2, "e", a.token).status, LE_OK, "one resignation ends the term");
+	ok(story_is("Rtwo "), "one resignation ends all holds of the term");
 
-	/* as long as the first may be undone the second counts */
+	/* the second hold is counted as long as the first can be undone */
 	cmd = candidate(3, "f", "x");
 	cmd.owner = text("w");
 	a = apply(cmd);
 	cmd.session++;
 	cmd.sessno++;
-	ok(apply(cmd).counted, "while the first is not committed");
+	ok(apply(cmd).counted, "the second hold is counted while the first is not committed");
 	undo(3, 1);
-	ok(story_is("Ex "), "it is not lost with that");
-	is_int(resign(4, "f", a.token).status, LE_OK, "and ends with one");
-	ok(story_is("Rx "), "resignation");
+	ok(story_is("Ex "), "the second hold survives the rollback of the first");
+	is_int(resign(4, "f", a.token).status, LE_OK, "the second hold ends with one resignation");
+	ok(story_is("Rx "), "the resignation of the second hold is a change");
 	stop();
 }
 
-/* Waiters of the same owner join the new leader, and their value is the later one. */
+/* Waiters of the same owner join the new leader, and the value of the last one counts. */
 static void
 test_joined(void)
 {
@@ -249,7 +257,7 @@ test_joined(void)
 	}
 	batch();
 	resign(1, "e", a.token);
-	ok(story_is("Rone E2 P3 P4 "), "each is told with its own value");
+	ok(story_is("Rone E2 P3 P4 "), "each joined waiter is a proclamation of its value");
 	stop();
 }
 
@@ -276,7 +284,7 @@ test_many(void)
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	for (LeChange *c = NULL; (c = le_next_change(core, c)) != NULL;)
 		n++;
-	is_int(n, 40, "one lease may end many terms at once");
+	is_int(n, 40, "the end of one lease ends 40 terms, each with a change");
 	batch();
 	stop();
 }
@@ -308,8 +316,8 @@ test_loaded(void)
 	load_done();
 	c = le_next_change(core, NULL);
 	ok(c->term == FIRST + 2 && c->elected_at == now - LE_SECOND && c->number >= FIRST + 100,
-	   "who does not go on after a restart has ended");
-	ok(story_is("Db Xl "), "and it is said how");
+	   "a loaded leader whose lease has expired ends with a change");
+	ok(story_is("Db Xl "), "the changes name the reasons of the ends");
 	stop();
 }
 
@@ -330,7 +338,7 @@ test_loaded_from_tomorrow(void)
 	load_slot(row);
 	load_done();
 	c = le_next_change(core, NULL);
-	ok(c->term == FIRST + 2 && c->elected_at == now && c->at == now, "nobody's term ends before it begins");
+	ok(c->term == FIRST + 2 && c->elected_at == now && c->at == now, "a term does not end before it begins");
 	stop();
 }
 
@@ -349,7 +357,7 @@ test_out_of_memory(void)
 		allocations_left = -1;
 		le_core_check(core);
 	} while (!good);
-	ok(failures > 5, "a candidacy fails at each allocation without a trace");
+	ok(failures > 5, "a candidacy that fails at any allocation changes nothing");
 	stop();
 }
 

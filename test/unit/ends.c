@@ -4,7 +4,7 @@
 
 #define OTHER (ROLE + 1)
 
-/* What it is that ends. */
+/* The kind of entry that ends. */
 typedef enum What
 {
 	HOLDER,
@@ -23,16 +23,16 @@ is_counted(LeStats expected, const char *name)
 	is_int(now_counted->waits - before.waits, expected.waits, "waits");
 	is_int(now_counted->handoffs - before.handoffs, expected.handoffs, "hand-offs");
 	is_int(now_counted->expiries - before.expiries, expected.expiries, "expiries");
-	is_int(now_counted->timeouts - before.timeouts, expected.timeouts, "waits that ran out");
-	is_int(now_counted->undone - before.undone, expected.undone, "what was rolled back");
-	is_int(now_counted->elected - before.elected, expected.elected, "terms");
+	is_int(now_counted->timeouts - before.timeouts, expected.timeouts, "timeouts");
+	is_int(now_counted->undone - before.undone, expected.undone, "undone entries");
+	is_int(now_counted->elected - before.elected, expected.elected, "elections");
 	for (int i = 0; i < LE_DURATION_TYPES; i++)
 		is_int(now_counted->durations[i].count - before.durations[i].count, expected.durations[i].count,
-			   "how many have taken how long");
+			   "counts of durations");
 	before = *now_counted;
 }
 
-/* Session 2 asks for x: what it gets is to end like this. */
+/* Session 2 requests x; its entry will end in this way. */
 static LeReply
 ask(LeKind kind, What what, LeEnd how, int64_t lease)
 {
@@ -89,7 +89,7 @@ end(LeKind kind, LeEnd how, int64_t token, int64_t lease)
 	batch();
 }
 
-/* The change that tells of it. */
+/* Returns the kind of change for this ending. */
 static LeHow
 how_of(LeEnd how)
 {
@@ -128,14 +128,14 @@ ends(LeKind kind, What what, LeEnd how)
 	expected.grants = expected.elected = 1;
 	expected.elected -= lock;
 	expected.waits = what != HOLDER;
-	is_counted(expected, "granted, or waits");
+	is_counted(expected, "counters of the grant or the wait");
 	cmd = request(3, "x", X, LE_WAIT_FOREVER);
 	cmd.kind = kind;
 	cmd.value = text(lock ? NULL : "next");
 	cmd.ttl = 5 * TTL;
 	other = apply(cmd);
 	batch();
-	is_counted((LeStats){.waits = 1}, "another one waits");
+	is_counted((LeStats){.waits = 1}, "counters of another waiter");
 
 	end(kind, how, it.token, lease);
 	memset(&expected, 0, sizeof(expected));
@@ -148,15 +148,15 @@ ends(LeKind kind, What what, LeEnd how)
 		expected.elected = !lock;
 		expected.durations[LE_DURATION_WAIT].count = lock;
 		expected.durations[lock ? LE_DURATION_HOLD : LE_DURATION_TERM].count = 1;
-		ok(got(3, LE_OK) && told[3].token == other.token, "the next one is granted");
+		ok(got(3, LE_OK) && told[3].token == other.token, "the next waiter is granted");
 	}
 	else
 		expected.durations[LE_DURATION_FRUITLESS_WAIT].count = lock;
-	is_counted(expected, "its end");
+	is_counted(expected, "counters of the end");
 	ok(what != CALL || (got(2, lost ? LE_LOST : LE_NOT_GRANTED) && (!lost || told[2].ending == how)),
-	   "the call is told how it has ended");
+	   "the blocked call gets its ending");
 
-	/* and later */
+	/* later requests */
 	now += LE_SECOND;
 	cmd = command(LE_CMD_RENEW, 2, "x");
 	cmd.kind = kind;
@@ -164,16 +164,16 @@ ends(LeKind kind, What what, LeEnd how)
 	cmd.token = it.token;
 	it = apply(cmd);
 	ok(it.status == LE_NOT_HELD && it.ending == how && it.ending_ago == LE_SECOND,
-	   "who asks is told how it has ended, and when");
+	   "a later renewal returns the ending and its time");
 	cmd.role = ROLE;
-	is_int(apply(cmd).ending, LE_END_NONE, "but no other role");
+	is_int(apply(cmd).ending, LE_END_NONE, "another role does not get the ending");
 	ok(what == HOLDER || on_term(LE_CMD_CHECK, 1, "x", first.token, NULL).status == LE_OK || lock,
-	   "the first one holds still");
+	   "the first holder still holds");
 	batch();
 	stop();
 }
 
-/* The newest change of an election says how its term has ended. */
+/* The newest change of an election contains the way in which its term has ended. */
 static void
 test_change(LeEnd how)
 {

@@ -16,7 +16,7 @@ begin(void)
 	start();
 	x = acquire(1, "x", X);
 	batch();
-	ok(is_known(), "what was granted is known to be held");
+	ok(is_known(), "a granted lock is known to be held");
 }
 
 static void
@@ -50,18 +50,18 @@ test_ends(void)
 	cmd.name = (LeText){NULL, 0};
 	cmd.any_role = true;
 	(void) apply(cmd);
-	end("ended with all that its role has");
+	end("ended with all locks of its role");
 
 	begin();
 	undo(1, 1);
-	end("its transaction is rolled back");
+	end("ended by a rollback");
 
 	begin();
 	fenced_token = x.token;
 	pass(TTL + 1);
 	fenced_token = 0;
-	ok(!held("x", x.token), "and held no more");
-	end("lapsed, behind a fence");
+	ok(!held("x", x.token), "a fenced holder that was released is not held");
+	end("lapsed because of a fence");
 }
 
 static void
@@ -74,9 +74,9 @@ test_session(void)
 	cmd.ttl = LE_TTL_BOUND;
 	x = apply(cmd);
 	batch();
-	ok(is_known(), "bound to a connection");
+	ok(is_known(), "a bound lock is known to be held");
 	end_session(1);
-	end("which has ended");
+	end("ended with its connection");
 }
 
 static void
@@ -91,12 +91,12 @@ test_lease(void)
 	cmd.lease = lease;
 	x = apply(cmd);
 	batch();
-	ok(is_known(), "on a lease");
+	ok(is_known(), "a lock on a lease is known to be held");
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
-	end("which was revoked");
+	end("ended with its revoked lease");
 }
 
-/* Its release would have to be flushed. */
+/* After a change of the TTL, the release may have to be flushed. */
 static void
 test_ttl(void)
 {
@@ -115,7 +115,7 @@ test_ttl(void)
 	x = acquire_as(1, "x", X, "me");
 	batch();
 	(void) acquire_as(2, "x", X, "me");
-	ok(is_known(), "acquired once more");
+	ok(is_known(), "a lock acquired once more is known to be held");
 	cmd = request(3, "x", X, 0);
 	cmd.owner = text("me");
 	cmd.ttl = 10 * TTL;
@@ -130,15 +130,15 @@ test_waiter(void)
 
 	begin();
 	before = x;
-	is_int(apply(request(2, "x", X, LE_WAIT_FOREVER)).status, LE_WAITING, "another one waits");
+	is_int(apply(request(2, "x", X, LE_WAIT_FOREVER)).status, LE_WAITING, "another session waits");
 	release(1, "x", x.token);
 	batch();
 	x = told[2];
-	ok(got(2, LE_OK) && is_known(), "granted after a wait");
-	ok(epochs[before.epoch] != before.epoch_is, "the one before is known no more");
+	ok(got(2, LE_OK) && is_known(), "a lock granted after a wait is known to be held");
+	ok(epochs[before.epoch] != before.epoch_is, "the previous holder is not known to be held");
 	stop();
 
-	/* its batch ends it as well */
+	/* granted and ended in one batch */
 	begin();
 	(void) apply(request(2, "x", X, LE_WAIT_FOREVER));
 	batch();
@@ -158,7 +158,7 @@ test_core(void)
 	start_at(FIRST);
 	end("another core");
 
-	/* a count that comes round */
+	/* the counter of an epoch overflows */
 	start();
 	for (int i = 0; i < LE_EPOCHS; i++)
 		epochs[i] = UINT32_MAX;

@@ -6,17 +6,17 @@
 #define OLD       (FIRST - 1000)
 #define EVERYBODY 0
 
-/* On what the holder lives. */
+/* The kind of lease of the holder. */
 typedef enum Time
 {
 	OWN,
-	NAMED, /* a lease on which y hangs, too */
-	GROUP  /* the lease of x and y together */
+	NAMED, /* a named lease that y uses, too */
+	GROUP  /* one lease for x and y, acquired together */
 } Time;
 
 static const char *const times[] = {"a lease of its own", "a named lease", "a lease of two names"};
 
-/* For a caller who may end the holders of this role. */
+/* For a caller with the right to end the holders of this role. */
 static LeReply
 evict_by(LeKind kind, const char *name, uint32_t role)
 {
@@ -35,7 +35,7 @@ evict(const char *name)
 	return evict_by(LE_KIND_LOCK, name, EVERYBODY);
 }
 
-/* Session 1 holds x, and unless it lives on a lease of its own y, too; *lease: the named one. */
+/* Session 1 acquires x, and also y unless x has its own lease. *lease: the named lease. */
 static LeReply
 hold(Time time, int64_t *lease)
 {
@@ -60,7 +60,7 @@ hold(Time time, int64_t *lease)
 	return reply;
 }
 
-/* The client keeps alive what it has, as before. */
+/* Renews what the client has, as before the eviction. */
 static LeStatus
 renew(Time time, int64_t lease, int64_t token)
 {
@@ -82,32 +82,33 @@ test_runs_to_its_deadline(Time time)
 	pass(TTL / 2);
 	is_int(renew(time, lease, a.token), LE_OK, times[time]);
 	pass(TTL / 4);
-	is_int(evict("x").ended, 1, "is evicted");
-	ok(slot_is_dirty(a.token), "which is written");
+	is_int(evict("x").ended, 1, "one holder is evicted");
+	ok(slot_is_dirty(a.token), "an eviction is written");
 	batch();
 
-	/* it holds, and cannot be kept */
+	/* the evicted holder still holds, but cannot renew */
 	again = on_token(LE_CMD_CHECK, 1, "x", a.token);
-	ok(again.status == LE_OK && again.valid_for == 3 * TTL / 4, "it holds for as long as it was told");
+	ok(again.status == LE_OK && again.valid_for == 3 * TTL / 4,
+	   "an evicted holder is valid until its old deadline");
 	again = on_token(LE_CMD_RENEW, 1, "x", a.token);
-	ok(again.status == LE_NOT_HELD && again.ending == LE_END_EVICTED, "a renewal is refused");
+	ok(again.status == LE_NOT_HELD && again.ending == LE_END_EVICTED, "an evicted holder cannot renew");
 	again = await(1, "x", a.token, 0);
-	ok(again.status == LE_LOST && again.ending == LE_END_EVICTED, "and await_lock");
+	ok(again.status == LE_LOST && again.ending == LE_END_EVICTED, "an evicted holder cannot await its token");
 	is_int(renew(time, lease, a.token), time == NAMED ? LE_OK : LE_NOT_HELD,
-		   "nor is it by a name beside it; but what else hangs on a named lease is renewed");
-	is_int(evict("x").ended, 0, "there is nobody left to evict");
-	ok(le_next_dirty_slot(core, NULL) == NULL, "and nothing to write");
+		   "a renewal of its own lease fails; a named lease is still renewed");
+	is_int(evict("x").ended, 0, "an evicted holder is not evicted again");
+	ok(le_next_dirty_slot(core, NULL) == NULL, "a second eviction writes nothing");
 	batch();
 
-	/* its end */
+	/* the end of the evicted holder */
 	pass(3 * TTL / 4 - 1);
-	ok(held("x", a.token) && !was_told[2], "it holds to the end of that");
+	ok(held("x", a.token) && !was_told[2], "an evicted holder holds until its deadline");
 	renew(time, lease, a.token);
 	pass(1);
-	ok(!held("x", a.token) && got(2, LE_OK), "and no longer: the next one is granted");
-	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).ending, LE_END_EVICTED, "it is told how it has ended");
+	ok(!held("x", a.token) && got(2, LE_OK), "the waiter is granted at the deadline of the evicted holder");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).ending, LE_END_EVICTED, "the ending of an evicted holder");
 	ok(time == OWN || le_core_find_lock(core, LE_KIND_LOCK, text("y"))->held == (time == NAMED),
-	   "the other name is held on, unless they were one holder");
+	   "the other name on a named lease is still held");
 	stop();
 }
 
@@ -123,14 +124,14 @@ test_given_back(Time time)
 	batch();
 	evict("x");
 	batch();
-	is_int(release(1, "x", a.token).status, LE_OK, "given back");
+	is_int(release(1, "x", a.token).status, LE_OK, "an evicted holder can release");
 	batch();
-	ok(got(2, LE_OK), "the next one is granted at once");
+	ok(got(2, LE_OK), "the waiter is granted after the release of the evicted holder");
 	pass_all();
 	stop();
 }
 
-/* Several names with one lease are one holder; each can be given back by itself. */
+/* Several names with one lease are one holder; each of them can be released separately. */
 static void
 test_all_of_a_group(void)
 {
@@ -140,21 +141,24 @@ test_all_of_a_group(void)
 	start();
 	a = hold(GROUP, &none);
 	pass(LE_SECOND);
-	is_int(evict("x").ended, 1, "a holder of two names");
-	is_int(evict("y").ended, 0, "by either of them");
+	is_int(evict("x").ended, 1, "a holder of two names is evicted by the first name");
+	is_int(evict("y").ended, 0, "the second name of the evicted holder is not evicted again");
 	batch();
-	is_int(le_core_find_lease(core, a.token) == NULL, true, "their lease is gone");
+	is_int(le_core_find_lease(core, a.token) == NULL, true, "the lease of the evicted group is removed");
 	pass(TTL - LE_SECOND - 1);
-	ok(held("x", a.token) && held("y", a.token), "they have their time");
+	ok(held("x", a.token) && held("y", a.token), "both names are held until the deadline");
 	release(1, "x", a.token);
 	batch();
-	ok(!held("x", a.token) && held("y", a.token), "each for itself");
+	ok(!held("x", a.token) && held("y", a.token), "one name of the evicted group is released separately");
 	pass(1);
-	ok(!held("y", a.token), "and end");
+	ok(!held("y", a.token), "the other name of the evicted group ends at the deadline");
 	stop();
 }
 
-/* A named lease goes on without it, and takes it along where it ends sooner. */
+/*
+ * A named lease survives the eviction of its holder. If it ends earlier than the evicted holder, it ends the
+ * holder.
+ */
 static void
 test_named_lease(void)
 {
@@ -168,10 +172,10 @@ test_named_lease(void)
 	batch();
 	pass(TTL - 1);
 	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_OK,
-		   "a lease with evicted holders alone is kept alive");
+		   "a lease that has only evicted holders can be kept alive");
 	pass(1);
-	ok(!held("x", a.token), "they are not");
-	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, TTL - 1, "it goes on");
+	ok(!held("x", a.token), "the evicted holder ends although its lease is kept alive");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, TTL - 1, "the lease survives its evicted holder");
 	stop();
 
 	start();
@@ -181,7 +185,7 @@ test_named_lease(void)
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	batch();
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).ending, LE_END_REVOKED,
-		   "whoever revokes the lease gives it back");
+		   "a revoked lease ends its evicted holder as revoked");
 	stop();
 
 	start();
@@ -190,11 +194,11 @@ test_named_lease(void)
 	batch();
 	pass(TTL);
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).ending, LE_END_EVICTED,
-		   "where the lease expires with it, it ends as evicted");
+		   "an evicted holder that expires together with its lease ends as evicted");
 	stop();
 }
 
-/* A client believes a renewal of all that hangs on its lease. */
+/* A client applies the validity of a renewal to everything on its lease. */
 static void
 test_validity(void)
 {
@@ -211,22 +215,25 @@ test_validity(void)
 	evict("x");
 	batch();
 	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL / 2,
-		   "so it tells the time of an evicted holder");
+		   "a renewal returns the remaining time of the evicted holder");
 	pass(TTL / 4);
 	reply = on_lease(LE_CMD_KEEP_ALIVE, lease);
-	ok(reply.valid_for == TTL / 4 && reply.valid_least == TTL / 4 && !reply.raised, "again and again");
+	ok(reply.valid_for == TTL / 4 && reply.valid_least == TTL / 4 && !reply.raised,
+	   "a later renewal returns the remaining time of the evicted holder");
 	evict("y");
 	batch();
 	is_int(on_token(LE_CMD_RENEW, 1, "z", z.token).valid_for, TTL / 4,
-		   "also by another hold, of several the least");
-	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, TTL, "though the lease lives longer");
+		   "a renewal by another hold returns the least of several remaining times");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, TTL,
+		   "lease_time_to_live returns the time of the lease itself");
 	release(1, "x", FIRST + 1);
 	batch();
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "given back, it is not counted");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL,
+		   "a released evicted holder does not limit the validity");
 	stop();
 }
 
-/* Whoever asks for the lock again waits, as everybody. */
+/* A new request for the lock is enqueued like any other. */
 static void
 test_no_more_holds(Time time)
 {
@@ -241,21 +248,22 @@ test_no_more_holds(Time time)
 	cmd.lease = lease;
 	cmd.wait = 0;
 	is_int(apply(cmd).status, LE_NOT_GRANTED,
-		   "not one more hold in the same transaction, or on the same lease");
+		   "an evicted holder gets no more holds in its transaction or on its lease");
 	cmd.reenter = a.token;
-	is_int(apply(cmd).status, LE_NOT_GRANTED, "nor by its token");
+	is_int(apply(cmd).status, LE_NOT_GRANTED, "an evicted holder gets no more holds by its token");
 	cmd.reenter = 0;
 	cmd.enqueue = true;
-	is_int(apply(cmd).status, LE_QUEUED, "a place is a new one");
+	is_int(apply(cmd).status, LE_QUEUED, "a place on the lease of an evicted holder is a new entry");
 	batch();
 	release(1, "x", a.token);
 	batch();
-	is_int(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held, 1, "which is granted in its turn");
+	is_int(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held, 1,
+		   "the new place is granted after the evicted holder");
 	pass_all();
 	stop();
 }
 
-/* The same request for several names, sent again; await_locks(). */
+/* A repeated request for several names, and await_locks(). */
 static void
 test_several_names_again(void)
 {
@@ -270,14 +278,14 @@ test_several_names_again(void)
 	cmd.enqueue = true;
 	a = apply(cmd);
 	batch();
-	is_int(apply(cmd).token, a.token, "held once");
+	is_int(apply(cmd).token, a.token, "a repeated request returns the same token");
 	evict("y");
 	batch();
-	is_int(apply(cmd).status, LE_QUEUED, "one of two names is evicted: the request is a new one");
+	is_int(apply(cmd).status, LE_QUEUED, "a repeated request with one evicted name creates a new place");
 	cmd.type = LE_CMD_AWAIT;
 	cmd.token = a.token;
 	cmd.enqueue = false;
-	is_int(apply(cmd).status, LE_LOST, "nor are both");
+	is_int(apply(cmd).status, LE_LOST, "await_locks with one evicted name returns LE_LOST");
 	batch();
 	stop();
 }
@@ -297,10 +305,11 @@ test_named_owner(void)
 	is_int(b.status, LE_WAITING, "a named owner waits for its evicted holder");
 	batch();
 	pass(TTL);
-	ok(got(2, LE_OK) && told[2].token == b.token && b.token != a.token, "and is granted the lock anew");
+	ok(got(2, LE_OK) && told[2].token == b.token && b.token != a.token,
+	   "the named owner is granted a new token");
 	stop();
 
-	/* evicted while it waits */
+	/* evicted while another entry of the owner waits */
 	start();
 	acquire(3, "x", S);
 	acquire(4, "x", X);
@@ -310,7 +319,7 @@ test_named_owner(void)
 	batch();
 	release(3, "x", FIRST);
 	batch();
-	ok(got(4, LE_OK) && !was_told[2], "the queue is in its order");
+	ok(got(4, LE_OK) && !was_told[2], "the queue keeps its order");
 	stop();
 }
 
@@ -322,7 +331,7 @@ test_several_holders(void)
 	LeLimits limits = {.work = 3};
 	int evicted = 0, steps = 0;
 
-	/* all or none */
+	/* all holders or none */
 	start();
 	a = acquire(1, "x", S);
 	cmd = request(2, "x", S, 0);
@@ -331,13 +340,14 @@ test_several_holders(void)
 	batch();
 	reply = evict("x");
 	ok(reply.status == LE_HELD_BOUND && reply.token == b.token && reply.ended == 0,
-	   "a holder that is bound to its connection refuses it, and is named");
-	ok(le_next_dirty_slot(core, NULL) == NULL, "and nobody is evicted");
-	is_int(evict_by(LE_KIND_LOCK, "x", OTHER).status, LE_OK, "unless the caller has no right for that one");
-	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_OK, "none");
+	   "a bound holder makes the eviction fail, and its token is returned");
+	ok(le_next_dirty_slot(core, NULL) == NULL, "nobody is evicted if one holder is bound");
+	is_int(evict_by(LE_KIND_LOCK, "x", OTHER).status, LE_OK,
+		   "a bound holder of another role does not make the eviction fail");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_OK, "a holder of another role is not evicted");
 	stop();
 
-	/* those of one role */
+	/* holders of one role */
 	start();
 	acquire(1, "x", S);
 	cmd = request(2, "x", S, 0);
@@ -345,10 +355,10 @@ test_several_holders(void)
 	apply(cmd);
 	batch();
 	is_int(evict_by(LE_KIND_LOCK, "x", OTHER).ended, 1, "holders of one role");
-	is_int(on_token(LE_CMD_RENEW, 1, "x", FIRST).status, LE_OK, "alone");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", FIRST).status, LE_OK, "the holder of another role is not evicted");
 	stop();
 
-	/* very many, in steps */
+	/* many holders, in steps */
 	start();
 	for (uint32_t i = 1; i <= 8; i++)
 		acquire(i, "x", S);
@@ -370,13 +380,16 @@ test_several_holders(void)
 		cmd.from = reply.next;
 		expire();
 	} while (reply.next != 0 && steps < 20);
-	ok(evicted == 8 && steps > 1, "very many are evicted in steps");
+	ok(evicted == 8 && steps > 1, "many holders are evicted in steps");
 	is_int(on_token(LE_CMD_RENEW, 9, "x", find_token(FIRST + 8)->token).status, LE_OK,
-		   "but not whom the lock was granted after the first step");
+		   "a holder granted after the first step is not evicted");
 	stop();
 }
 
-/* What it does not touch: waiters, closed names, holders that have ended; and that it raises no epoch. */
+/*
+ * Entries that an eviction does not change: waiters, closed names, holders that have ended. It changes no
+ * epoch.
+ */
 static void
 test_leaves_alone(void)
 {
@@ -390,20 +403,20 @@ test_leaves_alone(void)
 	batch();
 	epoch = epochs[a.epoch];
 	evict("x");
-	is_int(epochs[a.epoch], epoch, "it is held still: its session may go on answering so");
+	is_int(epochs[a.epoch], epoch, "an eviction does not change the epoch, because the lock is still held");
 	ok(on_token(LE_CMD_CHECK, 2, "x", b.token).status == LE_QUEUED &&
 		   await(2, "x", b.token, 0).status == LE_QUEUED,
-	   "a place stays");
+	   "a place is not evicted");
 	batch();
 	release(1, "x", a.token);
 	batch();
-	ok(held("x", b.token), "and is granted in its turn");
+	ok(held("x", b.token), "the place is granted after the evicted holder");
 
 	/* lapsed */
 	fenced_token = b.token;
 	release(2, "x", b.token);
 	batch();
-	is_int(evict("x").ended, 0, "one that has ended, and is fenced, has no time to wait for");
+	is_int(evict("x").ended, 0, "a lapsed holder is not evicted");
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
 	batch();
@@ -417,12 +430,12 @@ test_leaves_alone(void)
 		apply(cmd);
 		batch();
 	}
-	is_int(evict("y").reopened, false, "a closed name is not opened");
-	is_int(apply(request(2, "y", X, 0)).status, LE_NOT_GRANTED, "by nobody");
+	is_int(evict("y").reopened, false, "an eviction does not open a closed name");
+	is_int(apply(request(2, "y", X, 0)).status, LE_NOT_GRANTED, "the closed name is still not granted");
 	stop();
 }
 
-/* Its client may work to the end: grace is for that; it is fenced as any other. */
+/* The client may work until its deadline: grace and fences apply as to any other holder. */
 static void
 test_grace_and_fence(void)
 {
@@ -436,23 +449,24 @@ test_grace_and_fence(void)
 	batch();
 	evict("x");
 	pass(TTL);
-	ok(!held("x", a.token) && !was_told[2], "its deadline is followed by the grace of an expiry");
+	ok(!held("x", a.token) && !was_told[2], "the grace follows the deadline of an evicted holder");
 	pass(LE_SECOND);
-	ok(got(2, LE_OK), "then the next one is granted");
+	ok(got(2, LE_OK), "the waiter is granted after the grace");
 	evict("x");
 	release(2, "x", told[2].token);
 	batch();
-	is_int(acquire(3, "x", X).status, LE_OK, "there is none after a release");
+	is_int(acquire(3, "x", X).status, LE_OK, "there is no grace after the release of an evicted holder");
 	fenced_token = find_token(FIRST + 2)->token;
 	evict("x");
 	batch();
 	pass(TTL);
-	is_int(find_token(FIRST + 2)->state, LE_STATE_LAPSED, "fenced it stays beyond its deadline");
+	is_int(find_token(FIRST + 2)->state, LE_STATE_LAPSED, "a fenced evicted holder lapses at its deadline");
 	batch();
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
 	batch();
-	is_int(on_token(LE_CMD_RENEW, 3, "x", FIRST + 2).ending, LE_END_EVICTED, "and is gone with its fence");
+	is_int(on_token(LE_CMD_RENEW, 3, "x", FIRST + 2).ending, LE_END_EVICTED,
+		   "a fenced evicted holder ends with its fence as evicted");
 	pass_all();
 	stop();
 }
@@ -466,20 +480,23 @@ test_election(void)
 	start();
 	a = campaign(1, "e", "value");
 	batch();
-	is_int(evict_by(LE_KIND_ELECTION, "e", EVERYBODY).ended, 1, "a leader");
-	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "another").status, LE_OK, "leads, and may proclaim");
-	is_int(on_term(LE_CMD_RENEW, 1, "e", a.token, NULL).status, LE_NOT_HELD, "but renews no more");
+	is_int(evict_by(LE_KIND_ELECTION, "e", EVERYBODY).ended, 1, "a leader is evicted");
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "another").status, LE_OK,
+		   "an evicted leader can proclaim");
+	is_int(on_term(LE_CMD_RENEW, 1, "e", a.token, NULL).status, LE_NOT_HELD,
+		   "an evicted leader cannot renew");
 	batch();
 	now += TTL;
 	le_core_expire(core, now, 100);
 	for (change = NULL; (change = le_next_change(core, change)) != NULL;)
 		newest = change;
-	ok(newest != NULL && newest->how == LE_HOW_EVICTED && newest->term == a.token, "the history tells of it");
+	ok(newest != NULL && newest->how == LE_HOW_EVICTED && newest->term == a.token,
+	   "the history has a change for the evicted leader");
 	batch();
 	stop();
 }
 
-/* Another call may have evicted it a moment ago: it is told when that is on disk. */
+/* If another call has evicted the holder just before, the reply waits until that eviction is on disk. */
 static void
 test_rests_on(void)
 {
@@ -488,11 +505,11 @@ test_rests_on(void)
 	start();
 	acquire(1, "x", X);
 	batch();
-	is_int(evict("x").wrote, true, "it rests on its batch");
-	is_int(evict("x").wrote, true, "so does the same again");
+	is_int(evict("x").wrote, true, "the reply to an eviction depends on its batch");
+	is_int(evict("x").wrote, true, "the reply to a second eviction depends on the same batch");
 	batch();
 	reply = evict("x");
-	ok(!reply.wrote && reply.lsn == lsn, "and later on the row that tells of it");
+	ok(!reply.wrote && reply.lsn == lsn, "the reply to a later eviction depends on the written row");
 	stop();
 }
 
@@ -518,13 +535,16 @@ test_load(void)
 	load_slot(stored_evicted(TTL / 2));
 	load_done();
 	batch();
-	is_int(on_token(LE_CMD_RENEW, 1, "x", OLD).status, LE_NOT_HELD, "it is so after a load");
-	is_int(le_entry_time_left(find_token(OLD), now), TTL / 2, "with what was left of its time");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", OLD).status, LE_NOT_HELD,
+		   "an evicted holder cannot renew after a load");
+	is_int(le_entry_time_left(find_token(OLD), now), TTL / 2,
+		   "an evicted holder keeps its remaining time over a load");
 	pass(TTL / 2);
-	is_int(on_token(LE_CMD_RENEW, 1, "x", OLD).ending, LE_END_EVICTED, "then it ends");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", OLD).ending, LE_END_EVICTED,
+		   "a loaded evicted holder ends at its deadline");
 	stop();
 
-	/* on a lease that goes on */
+	/* on a named lease that is kept alive */
 	start_load();
 	load_lease(stored_lease(OLD + 1));
 	row = stored_evicted(TTL / 2);
@@ -535,12 +555,12 @@ test_load(void)
 	on_lease(LE_CMD_KEEP_ALIVE, OLD + 1);
 	pass(TTL / 2 - 1);
 	on_lease(LE_CMD_KEEP_ALIVE, OLD + 1);
-	ok(held("x", OLD), "on a named lease, too");
+	ok(held("x", OLD), "a loaded evicted holder on a named lease is held");
 	pass(1);
-	ok(!held("x", OLD), "it has a time of its own");
+	ok(!held("x", OLD), "a loaded evicted holder on a named lease ends at its own deadline");
 	stop();
 
-	/* and on one that ends before */
+	/* on a named lease that ends earlier */
 	start_load();
 	lease = stored_lease(OLD + 1);
 	lease.time_left = LE_SECOND;
@@ -548,19 +568,22 @@ test_load(void)
 	load_slot(row);
 	load_done();
 	batch();
-	is_int(le_entry_time_left(find_token(OLD), now), LE_SECOND, "but no more of it than the lease has");
+	is_int(le_entry_time_left(find_token(OLD), now), LE_SECOND,
+		   "a loaded evicted holder has at most the time of its lease");
 	stop();
 
 	start_load();
 	row = stored_evicted(TTL);
 	row.ttl = LE_TTL_BOUND;
 	row.session = 101;
-	is_int(load_slot(row), LE_LOAD_INVALID, "no row tells that of a holder that is bound to its connection");
+	is_int(load_slot(row), LE_LOAD_INVALID, "a row of an evicted bound holder is rejected");
 	load_done();
 	stop();
 }
 
-/* The client keeps its lease alive, and managers come and go: the evicted holder ends all the same. */
+/*
+ * The evicted holder ends although the client keeps its lease alive and the manager restarts several times.
+ */
 static void
 test_restarts(void)
 {
@@ -596,10 +619,10 @@ test_restarts(void)
 		core = NULL;
 		le_life_begin(&life);
 	}
-	ok(runs >= 5 && runs < 10, "its time is not begun again by each start");
+	ok(runs >= 5 && runs < 10, "restarts do not extend the time of an evicted holder");
 }
 
-/* The batch fails, and these rows are loaded; a row without a lease has none to load. */
+/* Fails the batch, and loads these rows; a row without a lease has no lease row to load. */
 static void
 fail_batch(LeStoredEntry row, LeStoredLease lease_row)
 {
@@ -613,7 +636,7 @@ fail_batch(LeStoredEntry row, LeStoredLease lease_row)
 	batch();
 }
 
-/* A batch that fails takes an eviction back, and one that was written keeps its deadline. */
+/* A failed batch undoes an eviction. A written eviction keeps its deadline. */
 static void
 test_failed_batch(Time time)
 {
@@ -630,8 +653,10 @@ test_failed_batch(Time time)
 	now += LE_SECOND;
 	evict("x");
 	fail_batch(row, lease_row);
-	is_int(le_entry_time_left(find_token(a.token), now), TTL - LE_SECOND, "its deadline is where it was");
-	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_OK, "not written: it is renewed");
+	is_int(le_entry_time_left(find_token(a.token), now), TTL - LE_SECOND,
+		   "a failed batch does not move the deadline");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_OK,
+		   "a holder whose eviction was not written can renew");
 	batch();
 
 	evict("x");
@@ -640,12 +665,14 @@ test_failed_batch(Time time)
 	row.lease = time == GROUP ? 0 : lease;
 	now += LE_SECOND;
 	fail_batch(row, lease_row);
-	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD, "written: it is not");
-	is_int(le_entry_time_left(find_token(a.token), now), TTL - LE_SECOND, "and has its deadline");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD,
+		   "a holder whose eviction was written cannot renew");
+	is_int(le_entry_time_left(find_token(a.token), now), TTL - LE_SECOND,
+		   "a written eviction keeps its deadline over a failed batch");
 	stop();
 }
 
-/* A long time is saved now and then, also where the lease is another one's. */
+/* The remaining time of a long eviction is saved at intervals, also on a named lease. */
 static void
 test_long(void)
 {
@@ -658,11 +685,11 @@ test_long(void)
 	batch();
 	evict("x");
 	batch();
-	is_int(find_token(a.token)->saved.left, 1000 * LE_SECOND, "a long time is saved");
+	is_int(find_token(a.token)->saved.left, 1000 * LE_SECOND, "the remaining time of an eviction is saved");
 	now += LE_SAVE_INTERVAL;
 	le_core_expire(core, now, 100);
 	ok(slot_is_dirty(a.token) && find_token(a.token)->saved.left == 1000 * LE_SECOND - LE_SAVE_INTERVAL,
-	   "and saved again");
+	   "the remaining time is saved again after the interval");
 	batch();
 	stop();
 }

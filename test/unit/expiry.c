@@ -22,10 +22,10 @@ test_ttl(void)
 	acquire(2, "x", X);
 	batch();
 	pass(TTL - 1);
-	ok(held("x", a.token) && !was_told[2], "held to the end of its TTL");
+	ok(held("x", a.token) && !was_told[2], "a lock is held until the end of its TTL");
 	pass(1);
-	ok(!held("x", a.token) && got(2, LE_OK), "then it is the next one's");
-	is_int(renew(1, a.token, 0).status, LE_NOT_HELD, "what is lost cannot be renewed");
+	ok(!held("x", a.token) && got(2, LE_OK), "the waiter is granted at the end of the TTL");
+	is_int(renew(1, a.token, 0).status, LE_NOT_HELD, "a lost lock cannot be renewed");
 	stop();
 
 	start();
@@ -33,16 +33,16 @@ test_ttl(void)
 	batch();
 	pass(TTL - 1);
 	r = renew(1, a.token, 0);
-	is_int(r.valid_for, TTL, "renewed: the full TTL again");
-	ok(!r.wrote && le_next_dirty_slot(core, NULL) == NULL, "and nothing to write");
+	is_int(r.valid_for, TTL, "a renewal returns the full TTL");
+	ok(!r.wrote && le_next_dirty_slot(core, NULL) == NULL, "a renewal writes nothing");
 	pass(TTL - 1);
-	ok(held("x", a.token), "it holds");
+	ok(held("x", a.token), "a renewed lock is held");
 	r = renew(1, a.token, LE_SECOND);
-	ok(r.valid_for == LE_SECOND && r.wrote, "another TTL is written before it is answered");
+	ok(r.valid_for == LE_SECOND && r.wrote, "a renewal with another TTL is written before the reply");
 	pass(LE_SECOND - 1);
-	ok(held("x", a.token), "it holds for the shorter TTL");
+	ok(held("x", a.token), "a lock is held for its shorter TTL");
 	pass(1);
-	ok(!held("x", a.token), "and not longer");
+	ok(!held("x", a.token), "a lock ends at its shorter TTL");
 	stop();
 }
 
@@ -56,21 +56,21 @@ test_refusals(void)
 	cmd = request(1, "x", X, 0);
 	cmd.ttl = LE_TTL_BOUND;
 	a = apply(cmd);
-	is_int(a.valid_for, LE_NEVER, "bound to the connection: no end");
-	is_int(renew(1, a.token, TTL).status, LE_BAD_TTL, "and no TTL to give");
-	is_int(renew(1, a.token, 0).valid_for, LE_NEVER, "renewing is fine");
+	is_int(a.valid_for, LE_NEVER, "a bound lock has no deadline");
+	is_int(renew(1, a.token, TTL).status, LE_BAD_TTL, "a renewal of a bound lock with a TTL is rejected");
+	is_int(renew(1, a.token, 0).valid_for, LE_NEVER, "a renewal of a bound lock returns no deadline");
 	cmd = command(LE_CMD_RENEW, 1, "x");
 	cmd.token = a.token;
 	cmd.role = ROLE + 1;
-	is_int(apply(cmd).status, LE_DENIED, "another role may not");
+	is_int(apply(cmd).status, LE_DENIED, "another role cannot renew");
 	cmd = command(LE_CMD_RENEW, 1, "y");
 	cmd.token = a.token;
-	is_int(apply(cmd).status, LE_NOT_HELD, "the name is checked");
+	is_int(apply(cmd).status, LE_NOT_HELD, "a renewal with another name is rejected");
 	acquire(2, "x", X);
 	batch();
 	end_session(1);
 	batch();
-	ok(got(2, LE_OK), "it ends with its connection");
+	ok(got(2, LE_OK), "a bound lock ends with its connection");
 	stop();
 }
 
@@ -86,21 +86,22 @@ test_hold_for(void)
 	pass(2 * LE_SECOND);
 	cmd = command(LE_CMD_RELEASE, 1, "x");
 	cmd.hold_for = 60 * LE_SECOND;
-	is_int(apply(cmd).status, LE_OK, "released, to be left alone for a minute from its acquisition");
-	is_int(apply(request(1, "x", X, 0)).status, LE_NOT_GRANTED, "also by the same owner");
+	is_int(apply(cmd).status, LE_OK, "a release with hold_for, a minute from the acquire on");
+	is_int(apply(request(1, "x", X, 0)).status, LE_NOT_GRANTED,
+		   "the closed name is not granted to the same owner");
 	acquire(2, "x", X);
 	batch();
-	ok(!held("x", a.token), "nobody holds it");
+	ok(!held("x", a.token), "the closed name is not held");
 	pass(58 * LE_SECOND - 1);
-	ok(!was_told[2], "nor is granted it");
+	ok(!was_told[2], "the closed name is not granted before its time");
 	pass(1);
-	ok(got(2, LE_OK), "until the minute is over");
+	ok(got(2, LE_OK), "the closed name is granted a minute after the acquire");
 	stop();
 }
 
 /*
- * The manager comes late, and applies what has arrived before it looks at its
- * deadlines.  That must not make it forget who waits for the end of a pause.
+ * The manager wakes up late, and applies requests before it examines its
+ * deadlines.  It must not forget the waiters for the end of a pause.
  */
 static void
 test_request_after_pause(void)
@@ -116,9 +117,9 @@ test_request_after_pause(void)
 	first = acquire(2, "x", X);
 	batch();
 	now += 2 * LE_SECOND;
-	is_int(acquire(3, "x", X).status, LE_WAITING, "one that comes late does not overtake");
+	is_int(acquire(3, "x", X).status, LE_WAITING, "a late request does not overtake the waiter");
 	expire();
-	ok(got(2, LE_OK) && held("x", first.token), "the first is granted");
+	ok(got(2, LE_OK) && held("x", first.token), "the first waiter is granted");
 	stop();
 }
 
@@ -134,16 +135,16 @@ test_grace(void)
 	acquire(2, "x", X);
 	batch();
 	pass(TTL);
-	ok(!held("x", a.token), "at its TTL a token is dead");
-	ok(!was_told[2], "the next grant comes later");
+	ok(!held("x", a.token), "a token ends at its TTL");
+	ok(!was_told[2], "the waiter is not granted at the TTL");
 	pass(LE_SECOND - 1);
-	ok(!was_told[2], "not before the grace is over");
+	ok(!was_told[2], "the waiter is not granted before the end of the grace");
 	pass(1);
-	ok(got(2, LE_OK), "and then at once");
+	ok(got(2, LE_OK), "the waiter is granted at the end of the grace");
 	acquire(3, "x", X);
 	release(2, "x", told[2].token);
 	batch();
-	ok(got(3, LE_OK), "a release needs no grace");
+	ok(got(3, LE_OK), "a release has no grace");
 	stop();
 
 	start();
@@ -158,15 +159,15 @@ test_grace(void)
 	batch();
 	end_session(1);
 	batch();
-	ok(!was_told[2], "the end of a connection does");
+	ok(!was_told[2], "the end of a connection has a grace");
 	pass(LE_SECOND);
-	ok(got(2, LE_OK), "it is granted after it");
+	ok(got(2, LE_OK), "the waiter is granted after the grace of the ended connection");
 	stop();
 }
 
 /*
- * A long lease is restored with the time left that was saved: whatever is
- * promised has to be saved.
+ * A long lease is restored with the remaining time that was saved, so a longer
+ * time that was returned to a client has to be saved.
  */
 static void
 test_long_ttl(void)
@@ -182,22 +183,23 @@ test_long_ttl(void)
 	batch();
 	now += LE_SAVE_INTERVAL;
 	le_core_expire(core, now, 10);
-	ok(slot_is_dirty(a.token), "the time left of a long TTL is saved now and then");
+	ok(slot_is_dirty(a.token), "the remaining time of a long TTL is saved at intervals");
 	batch();
 	now += LE_SECOND;
-	ok(renew(1, a.token, 0).wrote && slot_is_dirty(a.token), "its renewal is written");
+	ok(renew(1, a.token, 0).wrote && slot_is_dirty(a.token),
+	   "a renewal of a long TTL is written after a save");
 	batch();
 	le_core_expire(core, now, 10);
-	ok(!slot_is_dirty(a.token), "and saved no sooner than needed");
+	ok(!slot_is_dirty(a.token), "the remaining time is not saved before the interval has passed");
 	pass(LE_SAVE_INTERVAL);
 	pass(ttl - LE_SAVE_INTERVAL - 1);
-	ok(held("x", a.token), "held to its end");
+	ok(held("x", a.token), "a long lock is held until its end");
 	pass(1);
-	ok(!held("x", a.token), "and not longer");
+	ok(!held("x", a.token), "a long lock ends at its TTL");
 	stop();
 }
 
-/* The timer of a lease that was renewed rings at the deadline that it had. */
+/* The timer of a renewed lease fires at its old deadline. */
 static void
 test_renewed(void)
 {
@@ -210,12 +212,12 @@ test_renewed(void)
 	ok(!renew(1, a.token, 0).wrote, "a renewal writes nothing");
 	now += TTL / 2;
 	le_core_expire(core, now, 10);
-	ok(held("x", a.token), "it holds beyond the first deadline");
-	ok(!slot_is_dirty(a.token), "nor does anything else");
+	ok(held("x", a.token), "a renewed lock is held after its first deadline");
+	ok(!slot_is_dirty(a.token), "the old timer writes nothing");
 	stop();
 }
 
-/* Expiry in portions: nothing is forgotten, nothing handled twice. */
+/* Expiry in portions: no entry is forgotten, none is handled twice. */
 static void
 test_portions(void)
 {
@@ -237,14 +239,14 @@ test_portions(void)
 		rounds++;
 	}
 	batch();
-	is_int(rounds, 100 / 7, "a hundred expire by sevens");
-	is_int(le_core_stats(core)->expiries, 100, "all of them");
+	is_int(rounds, 100 / 7, "100 locks expire in portions of seven");
+	is_int(le_core_stats(core)->expiries, 100, "all 100 locks have expired");
 	pass_all();
-	is_int(le_core_lock_count(core), 0, "and nothing is left");
+	is_int(le_core_lock_count(core), 0, "no lock is left after the expiry");
 	stop();
 }
 
-/* The batch's requests are younger than the horizon. */
+/* The requests of the batch are later than the horizon. */
 static void
 test_horizon(void)
 {
@@ -259,14 +261,14 @@ test_horizon(void)
 	now += TTL + LE_SECOND / 2;
 	acquire(2, "x", X);
 	expire();
-	ok(got(2, LE_OK), "what was due is granted to who has come since");
-	is_int(told[2].valid_for, TTL, "for its whole TTL");
+	ok(got(2, LE_OK), "an expired lock is granted to a request after the horizon");
+	is_int(told[2].valid_for, TTL, "the grant after the horizon has its whole TTL");
 	is_int(le_core_stats(core)->durations[LE_DURATION_WAIT].sum, 0,
-		   "it has not waited for less than nothing");
-	ok(held("y", y.token), "what is due since then may still be renewed");
+		   "the wait after the horizon is not negative");
+	ok(held("y", y.token), "a lock that expires after the horizon is still held");
 	le_core_set_horizon(core, LE_NEVER);
 	expire();
-	ok(!held("y", y.token), "and ends with the next batch");
+	ok(!held("y", y.token), "a lock that expired after the horizon ends in the next batch");
 	stop();
 }
 

@@ -4,7 +4,10 @@
 
 #define OLD (FIRST - 1000)
 
-/* A place ends, and who waited for it asks again with the same token: the new entry is found, not the old one. */
+/*
+ * A place ends, and its waiter repeats its request with the same token: the new entry is found, not the old
+ * one.
+ */
 static void
 test_ended_and_asked_again(void)
 {
@@ -26,7 +29,7 @@ test_ended_and_asked_again(void)
 	load_slot(stored("x", OLD, X));
 	load_done();
 	is_int(le_entry_time_left(find_token(OLD), now), TTL - 4 * LE_SECOND,
-		   "its waiter's lock goes on where it was");
+		   "the lock of the repeated request keeps its deadline");
 	batch();
 	le_core_destroy(failed);
 	stop();

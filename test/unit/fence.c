@@ -22,12 +22,12 @@ test_expiry(void)
 	fenced_token = a.token;
 	pass(TTL);
 	ok(!was_told[2], "nobody replaces a fenced holder");
-	ok(!held("x", a.token), "which is no longer one for anybody else");
-	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD, "its ended TTL cannot be renewed");
-	is_int(release(1, "x", a.token).status, LE_NOT_HELD, "nor released");
-	is_int(acquire_as(3, "x", X, NULL).status, LE_WAITING, "nor entered again");
+	ok(!held("x", a.token), "a fenced holder whose TTL has passed is not held");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD, "a lapsed holder cannot be renewed");
+	is_int(release(1, "x", a.token).status, LE_NOT_HELD, "a lapsed holder cannot be released");
+	is_int(acquire_as(3, "x", X, NULL).status, LE_WAITING, "a lapsed holder cannot be re-entered");
 	fence_ended();
-	ok(got(2, LE_OK), "with the fence it ends");
+	ok(got(2, LE_OK), "the waiter is granted at the end of the fence");
 	stop();
 
 	start();
@@ -38,7 +38,7 @@ test_expiry(void)
 	pass(TTL);
 	fenced_token = 0;
 	pass(LE_FENCE_RETRY);
-	ok(got(2, LE_OK), "also if nobody says that the fence ended");
+	ok(got(2, LE_OK), "the end of a fence is found without a report");
 	stop();
 }
 
@@ -52,22 +52,23 @@ test_other_ends(void)
 	acquire(2, "x", X);
 	batch();
 	fenced_token = a.token;
-	is_int(apply(command(LE_CMD_FORCE, 3, "x")).ended, 1, "a fenced holder is counted when forced");
-	is_int(apply(command(LE_CMD_FORCE, 3, "x")).ended, 0, "once");
-	ok(slot_is_dirty(a.token), "that is written");
+	is_int(apply(command(LE_CMD_FORCE, 3, "x")).ended, 1, "a forced fenced holder is counted");
+	is_int(apply(command(LE_CMD_FORCE, 3, "x")).ended, 0, "a forced fenced holder is counted once");
+	ok(slot_is_dirty(a.token), "the forced end of a fenced holder is written");
 	batch();
-	ok(!was_told[2], "it stays until then");
+	ok(!was_told[2], "the forced fenced holder keeps its slot");
 	fence_ended();
-	ok(got(2, LE_OK), "and goes with its fence");
+	ok(got(2, LE_OK), "the waiter is granted when the fence of the forced holder ends");
 
 	a = acquire(1, "y", X);
 	fenced_token = a.token;
 	undo(1, 1);
 	batch();
 	ok(!held("y", a.token) && apply(request(3, "y", X, 0)).status == LE_NOT_GRANTED,
-	   "a rollback waits for it too");
+	   "the slot of a fenced holder stays after a rollback");
 	fence_ended();
-	is_int(apply(request(3, "y", X, 0)).status, LE_OK, "and is done then");
+	is_int(apply(request(3, "y", X, 0)).status, LE_OK,
+		   "the rolled back lock is free at the end of the fence");
 	stop();
 }
 
@@ -87,13 +88,13 @@ test_grace_after_fence(void)
 	pass(LE_SECOND);
 	fence_ended();
 	pass(4 * LE_SECOND - 1);
-	ok(!was_told[2], "the grace runs from the expiry");
+	ok(!was_told[2], "the waiter is not granted before the grace after the expiry");
 	pass(1);
-	ok(got(2, LE_OK), "not from the end of the fence");
+	ok(got(2, LE_OK), "the grace is not counted from the end of the fence");
 	stop();
 }
 
-/* The grace is over when the fence ends: the name is not closed, and counts for nobody. */
+/* The grace has passed when the fence ends: the name is not closed, and counts for no role. */
 static void
 test_fence_outlasts_grace(void)
 {
@@ -109,7 +110,7 @@ test_fence_outlasts_grace(void)
 	pass(6 * LE_SECOND);
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
-	is_int(acquire(2, "y", X).status, LE_OK, "another lock is all that the role has");
+	is_int(acquire(2, "y", X).status, LE_OK, "the ended lock does not count for the role");
 	stop();
 }
 
@@ -130,13 +131,14 @@ test_lease_ends(void)
 	fenced_token = a.token;
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	batch();
-	ok(!was_told[2] && le_core_find_lease(core, lease) == NULL, "its lease may end before the fence");
+	ok(!was_told[2] && le_core_find_lease(core, lease) == NULL,
+	   "the lease of a fenced holder can end before the fence");
 	fence_ended();
-	ok(got(2, LE_OK), "it ends with the fence");
+	ok(got(2, LE_OK), "the holder on the ended lease ends with the fence");
 	stop();
 }
 
-/* Who was ended by force while it was fenced still has its lease, which may expire. */
+/* A fenced holder that was ended by force keeps its lease, which may expire. */
 static void
 test_grace_of_later_end(void)
 {
@@ -156,17 +158,17 @@ test_grace_of_later_end(void)
 	batch();
 	now += TTL;
 	le_core_expire(core, now, 100);
-	ok(slot_is_dirty(a.token), "the grace that begins meanwhile is written");
+	ok(slot_is_dirty(a.token), "the grace of a later expiry is written");
 	batch();
 	fence_ended();
 	pass(5 * LE_SECOND - 1);
-	ok(!was_told[2], "the grace runs from the lease's expiry");
+	ok(!was_told[2], "the waiter is not granted before the grace after the lease's expiry");
 	pass(1);
-	ok(got(2, LE_OK), "and not for longer");
+	ok(got(2, LE_OK), "the waiter is granted after the grace");
 	stop();
 }
 
-/* What ended while it was fenced must not come back to life. */
+/* A holder that ended while it was fenced must not be restored by a load. */
 static void
 test_reload(void)
 {
@@ -179,16 +181,16 @@ test_reload(void)
 	load_slot(row);
 	load_done();
 	batch();
-	ok(!held("x", FIRST - 1), "it is none");
-	is_int(acquire(2, "x", X).status, LE_WAITING, "but is in the way");
+	ok(!held("x", FIRST - 1), "a lapsed holder is not held after a load");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "a lapsed holder keeps its slot after a load");
 	expire();
-	ok(!was_told[2], "while its fence lasts");
+	ok(!was_told[2], "the waiter is not granted while the loaded fence lasts");
 	fence_ended();
-	ok(got(2, LE_OK), "and no longer");
+	ok(got(2, LE_OK), "the waiter is granted at the end of the loaded fence");
 	stop();
 }
 
-/* What a role has closed is opened, also where it would be closed only when a fence ends. */
+/* FORCE_ROLE opens names that the role has closed, also those that close only at the end of a fence. */
 static void
 test_force_role_opens(void)
 {
@@ -205,15 +207,15 @@ test_force_role_opens(void)
 	cmd = command(LE_CMD_FORCE_ROLE, 0, NULL);
 	cmd.role = ROLE + 1;
 	reply = apply(cmd);
-	ok(reply.ended == 0 && !reply.reopened, "another role has not closed it");
+	ok(reply.ended == 0 && !reply.reopened, "FORCE_ROLE of another role does not open the name");
 	cmd.role = ROLE;
 	reply = apply(cmd);
-	ok(reply.ended == 1 && reply.reopened, "its role has, and is forced to open it");
-	is_int(apply(cmd).ended, 0, "once");
+	ok(reply.ended == 1 && reply.reopened, "FORCE_ROLE opens a name that closes at the end of a fence");
+	is_int(apply(cmd).ended, 0, "FORCE_ROLE opens the name once");
 	batch();
-	is_int(acquire(2, "x", X).status, LE_WAITING, "its fence lasts");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "the fence of the opened name lasts");
 	fence_ended();
-	ok(got(2, LE_OK), "and the name is open after that");
+	ok(got(2, LE_OK), "the name is open at the end of the fence");
 	stop();
 }
 
@@ -225,19 +227,20 @@ test_overdue(void)
 	start();
 	a = acquire(1, "x", X);
 	fenced_token = a.token;
-	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "a fence of a holder is never overdue");
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "the fence of a holder is not overdue");
 	pass(TTL);
-	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "nor at its end");
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "a fence is not overdue at the end of its holder");
 	pass(LE_SECOND);
-	ok(le_core_overdue(core, LE_SECOND, now) == find_token(a.token), "but the timeout later");
-	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "once");
+	ok(le_core_overdue(core, LE_SECOND, now) == find_token(a.token), "a fence is overdue after the timeout");
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "an overdue fence is reported once");
 	pass(LE_SECOND - 1);
-	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "and not soon again");
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL,
+	   "an overdue fence is not reported again before the timeout");
 	pass(1);
-	ok(le_core_overdue(core, LE_SECOND, now) != NULL, "if that did not help");
+	ok(le_core_overdue(core, LE_SECOND, now) != NULL, "an overdue fence is reported again after the timeout");
 	b = acquire(2, "y", X);
 	fence_ended();
-	ok(le_core_overdue(core, 0, now) == NULL && held("y", b.token), "with the fence it is over");
+	ok(le_core_overdue(core, 0, now) == NULL && held("y", b.token), "a fence that has ended is not overdue");
 	stop();
 }
 

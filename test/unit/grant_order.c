@@ -10,28 +10,28 @@ test_exclusive(void)
 	start();
 	a = acquire(1, "x", X);
 	is_int(a.status, LE_OK, "a free lock is granted at once");
-	is_int(a.token, FIRST, "with the next revision as its token");
-	is_int(a.valid_for, TTL, "for its TTL");
+	is_int(a.token, FIRST, "the token is the next revision");
+	is_int(a.valid_for, TTL, "a grant is valid for its TTL");
 	b = acquire(2, "x", X);
-	is_int(b.status, LE_WAITING, "the second one waits");
+	is_int(b.status, LE_WAITING, "a second request waits");
 	c = acquire(3, "x", X);
 	ok(a.token < b.token && b.token < c.token, "revisions follow arrival");
 	batch();
 	ok(!was_told[2] && !was_told[3], "nobody is granted beside the holder");
 
-	is_int(release(1, "x", a.token).status, LE_OK, "release");
+	is_int(release(1, "x", a.token).status, LE_OK, "the holder releases");
 	batch();
 	ok(got(2, LE_OK), "the oldest waiter is granted in the same batch");
 	is_int(told[2].token, b.token, "its token is its revision");
-	ok(!was_told[3], "the younger one waits on");
+	ok(!was_told[3], "the younger waiter still waits");
 	is_int(release(1, "x", a.token).status, LE_NOT_HELD, "a token is released once");
 	release(2, "x", b.token);
 	batch();
-	ok(got(3, LE_OK), "then it is its turn");
+	ok(got(3, LE_OK), "the younger waiter is granted after the older one");
 	release(3, "x", c.token);
 	batch();
 	pass_all();
-	is_int(le_core_lock_count(core), 0, "an unused lock goes");
+	is_int(le_core_lock_count(core), 0, "an unused lock is removed");
 	stop();
 }
 
@@ -51,14 +51,14 @@ test_shared(void)
 	is_int(r3.status, LE_WAITING, "a reader behind a queued writer waits");
 	release(1, "x", r1.token);
 	batch();
-	ok(!was_told[3], "the writer needs both to go");
+	ok(!was_told[3], "a writer is not granted before both readers have released");
 	release(2, "x", r2.token);
 	batch();
 	ok(got(3, LE_OK) && !was_told[4], "the writer alone is granted");
 	release(3, "x", w.token);
 	batch();
-	ok(got(4, LE_OK) && got(5, LE_OK), "then all readers up to the next writer");
-	ok(held("x", r3.token) && held("x", r4.token), "they hold it");
+	ok(got(4, LE_OK) && got(5, LE_OK), "all readers up to the next writer are granted");
+	ok(held("x", r3.token) && held("x", r4.token), "both readers hold");
 	stop();
 }
 
@@ -71,22 +71,23 @@ test_waits(void)
 	acquire(1, "x", X);
 	r = apply(request(2, "x", X, 0));
 	is_int(r.status, LE_NOT_GRANTED, "wait 0 does not wait");
-	is_int(le_core_next_revision(core), FIRST + 1, "and takes no revision");
+	is_int(le_core_next_revision(core), FIRST + 1, "a try that fails uses no revision");
 	r = apply(request(2, "x", X, 2 * LE_SECOND));
 	pass(2 * LE_SECOND - 1);
-	ok(!was_told[2], "a wait lasts as long as it was asked for");
+	ok(!was_told[2], "a wait does not time out before its limit");
 	pass(1);
-	ok(got(2, LE_NOT_GRANTED), "and no longer");
-	is_int(release(2, "x", r.token).status, LE_NOT_HELD, "nothing of it is left");
+	ok(got(2, LE_NOT_GRANTED), "a wait times out at its limit");
+	is_int(release(2, "x", r.token).status, LE_NOT_HELD, "a wait that timed out cannot be released");
 
-	/* of the writer that gives up, the reader behind it has the advantage */
+	/* a reader behind a writer that gives up is granted */
 	release(1, "x", 0);
 	batch();
 	acquire(1, "x", S);
 	apply(request(2, "x", X, LE_SECOND));
 	acquire(3, "x", S);
 	pass(LE_SECOND);
-	ok(got(2, LE_NOT_GRANTED) && got(3, LE_OK), "who stood behind a wait that ended is granted with it");
+	ok(got(2, LE_NOT_GRANTED) && got(3, LE_OK),
+	   "a reader behind a writer that timed out is granted in the same batch");
 	stop();
 }
 
@@ -101,12 +102,12 @@ test_uses(void)
 	acquire(1, "x", X);
 	cmd = request(2, "x", P, 0);
 	cmd.permits = 2;
-	is_int(apply(cmd).status, LE_BAD_MODE, "a lock in use is no semaphore");
+	is_int(apply(cmd).status, LE_BAD_MODE, "a lock in use cannot be used for permits");
 	cmd = request(2, "x", X, 0);
 	cmd.kind = LE_KIND_ELECTION;
-	is_int(apply(cmd).status, LE_OK, "an election is another namespace");
+	is_int(apply(cmd).status, LE_OK, "an election of the same name is independent of the lock");
 	acquire(3, "x", X);
-	is_int(acquire(4, "x", X).status, LE_LIMIT_WAITERS, "waiters can be limited");
+	is_int(acquire(4, "x", X).status, LE_LIMIT_WAITERS, "the limit of waiters is enforced");
 	stop();
 }
 
@@ -116,8 +117,8 @@ test_own(void)
 	start();
 	acquire(1, "x", X);
 	commit(1);
-	ok(acquire(1, "x", X).own_session, "one who waits for itself is told so");
-	ok(!acquire(2, "x", X).own_session, "and nobody else");
+	ok(acquire(1, "x", X).own_session, "a session that waits for its own lock is told so");
+	ok(!acquire(2, "x", X).own_session, "another waiter is not told that it waits for itself");
 	stop();
 }
 
@@ -134,16 +135,16 @@ test_force(void)
 	b = apply(cmd);
 	c = acquire(3, "x", S);
 	acquire(4, "x", X);
-	is_int(apply(command(LE_CMD_FORCE, 5, "x")).ended, 2, "holders of the own role end");
+	is_int(apply(command(LE_CMD_FORCE, 5, "x")).ended, 2, "FORCE ends the holders of the own role");
 	batch();
-	ok(!held("x", a.token) && !held("x", c.token), "they do");
-	ok(!was_told[4], "another role's stays");
+	ok(!held("x", a.token) && !held("x", c.token), "the forced holders have ended");
+	ok(!was_told[4], "a holder of another role stays");
 	cmd = command(LE_CMD_FORCE, 5, "x");
 	cmd.any_role = true;
-	is_int(apply(cmd).ended, 1, "unless rights were checked");
+	is_int(apply(cmd).ended, 1, "FORCE with rights ends the holder of another role");
 	batch();
-	is_int(release(2, "x", b.token).status, LE_NOT_HELD, "it ended");
-	ok(got(4, LE_OK), "and who waited is granted, and not ended with them");
+	is_int(release(2, "x", b.token).status, LE_NOT_HELD, "the forced holder cannot release");
+	ok(got(4, LE_OK), "the waiter is granted, and not ended by FORCE");
 	stop();
 }
 

@@ -7,7 +7,7 @@
 static LeText names[8][MAX];
 static char storage[MAX][8];
 
-/* Names of one letter each: "abc" are a, b and c. */
+/* Each letter is a name: "abc" are the names a, b and c. */
 static void
 set_names(LeCommand *cmd, const char *letters)
 {
@@ -76,20 +76,22 @@ test_granted_at_once(void)
 	start();
 	a = acquire_all(1, "abc", X);
 	is_int(a.status, LE_OK, "free locks are granted at once");
-	ok(a.wrote && a.counted && a.valid_for == TTL, "as one");
-	ok(held("a", a.token) && held("b", a.token) && held("c", a.token), "each is held by the one token");
-	ok(!held("d", a.token), "and nothing else");
+	ok(a.wrote && a.counted && a.valid_for == TTL, "a group is one grant");
+	ok(held("a", a.token) && held("b", a.token) && held("c", a.token),
+	   "each lock of a group is held with its token");
+	ok(!held("d", a.token), "no other lock is held with the token of the group");
 	b = try_all(2, "cd", X);
-	is_int(b.status, LE_NOT_GRANTED, "who cannot have all gets none");
-	is_int(acquire(3, "d", X).status, LE_OK, "and keeps nothing");
+	is_int(b.status, LE_NOT_GRANTED, "a group with a held lock is not granted");
+	is_int(acquire(3, "d", X).status, LE_OK, "a group that is not granted keeps no lock");
 	batch();
-	is_int(acquire(2, "b", X).status, LE_WAITING, "each keeps others out");
+	is_int(acquire(2, "b", X).status, LE_WAITING, "each lock of a group excludes others");
 	release(1, "b", a.token);
 	batch();
-	ok(got(2, LE_OK) && told[2].token > a.token, "each can be released alone");
-	ok(held("a", a.token) && !held("b", a.token), "the others stay");
-	is_int(on_all(LE_CMD_RELEASE, 1, "abc", a.token).status, LE_NOT_HELD, "one is not held any more");
-	ok(!held("a", a.token) && !held("c", a.token), "the others are released all the same");
+	ok(got(2, LE_OK) && told[2].token > a.token, "each lock of a group can be released separately");
+	ok(held("a", a.token) && !held("b", a.token), "the other locks of the group are still held");
+	is_int(on_all(LE_CMD_RELEASE, 1, "abc", a.token).status, LE_NOT_HELD,
+		   "a release of the whole group returns that one lock is not held");
+	ok(!held("a", a.token) && !held("c", a.token), "the release of the whole group releases the other locks");
 	stop();
 }
 
@@ -102,21 +104,24 @@ test_waits_for_all(void)
 	a = acquire(1, "a", X);
 	b = acquire(2, "b", X);
 	g = acquire_all(3, "abc", X);
-	is_int(g.status, LE_WAITING, "waits");
-	is_int(try_all(4, "c", X).status, LE_NOT_GRANTED, "nobody overtakes: a free lock stays free");
-	is_int(acquire(4, "c", X).status, LE_WAITING, "behind it");
+	is_int(g.status, LE_WAITING, "the group waits");
+	is_int(try_all(4, "c", X).status, LE_NOT_GRANTED,
+		   "a try does not overtake a waiting group on its free lock");
+	is_int(acquire(4, "c", X).status, LE_WAITING, "a request waits behind the group");
 	batch();
 	release(1, "a", a.token);
 	batch();
-	ok(!was_told[3] && !held("a", g.token), "the first of two is not enough");
-	is_int(acquire(5, "a", X).status, LE_WAITING, "nor is it given to others");
+	ok(!was_told[3] && !held("a", g.token), "a group is not granted when the first of two locks is free");
+	is_int(acquire(5, "a", X).status, LE_WAITING,
+		   "the free lock of a waiting group is not granted to others");
 	release(2, "b", b.token);
 	batch();
-	ok(got(3, LE_OK) && told[3].token == g.token && told[3].valid_for == TTL, "granted with the last one");
-	ok(held("a", g.token) && held("b", g.token) && held("c", g.token), "all of them");
+	ok(got(3, LE_OK) && told[3].token == g.token && told[3].valid_for == TTL,
+	   "the group is granted when its last lock is free");
+	ok(held("a", g.token) && held("b", g.token) && held("c", g.token), "all locks of the group are held");
 	on_all(LE_CMD_RELEASE, 3, "abc", g.token);
 	batch();
-	ok(got(4, LE_OK) && got(5, LE_OK), "then those behind");
+	ok(got(4, LE_OK) && got(5, LE_OK), "the waiters behind the group are granted");
 	stop();
 }
 
@@ -129,14 +134,15 @@ test_any_order(void)
 	a = acquire(1, "b", X);
 	g = acquire_all(2, "abc", X);
 	h = acquire_all(3, "cba", X);
-	ok(g.status == LE_WAITING && h.status == LE_WAITING && h.token == g.token + 1, "one revision each");
+	ok(g.status == LE_WAITING && h.status == LE_WAITING && h.token == g.token + 1,
+	   "each group uses one revision");
 	batch();
 	release(1, "b", a.token);
 	batch();
-	ok(got(2, LE_OK) && !was_told[3], "the earlier one first");
+	ok(got(2, LE_OK) && !was_told[3], "the earlier group is granted first");
 	on_all(LE_CMD_RELEASE, 2, "abc", g.token);
 	batch();
-	ok(got(3, LE_OK), "then the other: no deadlock");
+	ok(got(3, LE_OK), "the later group is granted: no deadlock");
 	stop();
 }
 
@@ -155,13 +161,13 @@ test_chain(void)
 		pair[0] = (char) ('a' + i - 2);
 		pair[1] = (char) ('a' + i - 1);
 		pair[2] = '\0';
-		is_int(acquire_all(i, pair, S).status, LE_WAITING, "one behind the other");
+		is_int(acquire_all(i, pair, S).status, LE_WAITING, "each group waits behind the previous one");
 	}
 	batch();
 	release(1, "a", a.token);
 	batch();
 	for (uint32_t i = 2; i < 20; i++)
-		ok(got(i, LE_OK), "all in one batch");
+		ok(got(i, LE_OK), "all groups of the chain are granted in one batch");
 	stop();
 }
 
@@ -179,22 +185,23 @@ test_ends_as_one(void)
 	acquire(4, "c", X);
 	batch();
 	pass(LE_SECOND);
-	ok(got(2, LE_NOT_GRANTED), "its wait runs out");
-	ok(got(3, LE_OK) && got(4, LE_OK), "and the locks that it kept are free");
-	is_int(waiting("a"), 0, "it is nowhere any more");
-	ok(le_core_find_lease(core, g.token) == NULL, "nor is its lease");
+	ok(got(2, LE_NOT_GRANTED), "the wait of the group times out");
+	ok(got(3, LE_OK) && got(4, LE_OK), "the locks that the group has blocked are granted");
+	is_int(waiting("a"), 0, "no entry of the timed out group is left");
+	ok(le_core_find_lease(core, g.token) == NULL, "the lease of the timed out group is removed");
 
 	g = acquire_all(2, "ade", X);
 	acquire(5, "d", X);
 	undo(2, 1);
 	batch();
-	ok(!was_told[2] || told[2].status != LE_OK, "cancelled");
-	ok(got(5, LE_OK) && waiting("a") == 0, "all of it");
+	ok(!was_told[2] || told[2].status != LE_OK, "a cancelled group is not granted");
+	ok(got(5, LE_OK) && waiting("a") == 0, "no entry of the cancelled group is left");
 	g = acquire_all(2, "afg", X);
 	acquire(6, "g", X);
 	end_session(2);
 	batch();
-	ok(got(6, LE_OK) && waiting("a") == 0 && waiting("f") == 0, "or its connection ends");
+	ok(got(6, LE_OK) && waiting("a") == 0 && waiting("f") == 0,
+	   "no entry of a group is left when its connection ends");
 	release(1, "a", a.token);
 	stop();
 }
@@ -209,7 +216,7 @@ enqueue_all(const char *letters, LeMode mode, int64_t lease)
 	return apply(cmd);
 }
 
-/* A place in several queues ends as a whole: each name that is released with it is. */
+/* A place in several queues ends as a whole: a release with its token ends it in all queues. */
 static void
 test_place_is_left(void)
 {
@@ -220,16 +227,19 @@ test_place_is_left(void)
 	batch();
 	place = enqueue_all("abc", X, 0);
 	batch();
-	is_int(on_all(LE_CMD_CHECK, 2, "abc", place.token).status, LE_QUEUED, "a place in three queues");
-	is_int(on_all(LE_CMD_RELEASE, 2, "abc", place.token).status, LE_OK, "is left as a whole");
-	is_int(waiting("a") + waiting("b") + waiting("c"), 0, "nobody waits any more");
-	is_int(on_all(LE_CMD_RELEASE, 2, "abc", place.token).status, LE_NOT_HELD, "once");
+	is_int(on_all(LE_CMD_CHECK, 2, "abc", place.token).status, LE_QUEUED,
+		   "a place in three queues is queued");
+	is_int(on_all(LE_CMD_RELEASE, 2, "abc", place.token).status, LE_OK,
+		   "a place in three queues is released");
+	is_int(waiting("a") + waiting("b") + waiting("c"), 0, "the released place has left all queues");
+	is_int(on_all(LE_CMD_RELEASE, 2, "abc", place.token).status, LE_NOT_HELD,
+		   "a released place cannot be released again");
 	batch();
-	ok(held("b", holder.token), "the holder stays");
+	ok(held("b", holder.token), "the holder is not affected by the release of the place");
 	stop();
 }
 
-/* One lease may hold a lock with several tokens: the request once more is told its own. */
+/* One lease can hold a lock with several tokens: a repeated request returns its own token. */
 static void
 test_enqueued_again(void)
 {
@@ -244,37 +254,47 @@ test_enqueued_again(void)
 	c = enqueue_all("ac", LE_MODE_SHARED, lease);
 	ok(b.status == LE_OK && c.status == LE_OK && c.token > b.token, "two groups with one lock in common");
 	batch();
-	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token, "the first once more");
-	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token, "and the second");
-	is_int(enqueue_all("a", LE_MODE_SHARED, lease).token, b.token, "of two that would do it is the older");
+	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token,
+		   "the repeated first group returns its token");
+	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token,
+		   "the repeated second group returns its token");
+	is_int(enqueue_all("a", LE_MODE_SHARED, lease).token, b.token,
+		   "a request that matches two tokens returns the older one");
 
-	/* it is answered as it was, whatever it asks for now */
+	/* the reply is that of the existing hold, whatever the repeated request contains */
 	permit = request(1, "p", LE_MODE_PERMIT, 0);
 	permit.permits = 2;
 	permit.lease = lease;
 	held_permit = apply(permit);
 	is_int(held_permit.status, LE_OK, "a permit on the same lease");
-	is_int(enqueue_all("p", X, lease).token, held_permit.token, "is told to one who asks for the lock");
+	is_int(enqueue_all("p", X, lease).token, held_permit.token,
+		   "a request for the lock returns the permit on the same lease");
 	again = enqueue_all("abc", LE_MODE_SHARED, lease);
-	ok(again.status == LE_OK && again.token > c.token, "and no one where none has all names");
+	ok(again.status == LE_OK && again.token > c.token,
+	   "a group of which no token has all names gets a new token");
 	is_int(enqueue_all("ac", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE,
-		   "neither can be made exclusive");
-	is_int(enqueue_all("ab", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE, "as little the other");
+		   "a repeated shared group cannot become exclusive");
+	is_int(enqueue_all("ab", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE,
+		   "the other shared group cannot become exclusive");
 	batch();
 
-	/* many others hold the lock, and many locks are on the lease: whichever list is shorter has it */
+	/*
+	 * With many other holders of the lock, or many locks on the lease: the shorter of both lists is searched.
+	 */
 	for (uint32_t session = 2; session < 20; session++)
 	{
 		acquire(session, "a", LE_MODE_SHARED);
 		batch();
 	}
-	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token, "beside many other holders");
+	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token,
+		   "the token is found among many other holders");
 	for (char letter = 'g'; letter <= 'o'; letter++)
 	{
 		enqueue_all((const char[]){letter, 0}, LE_MODE_SHARED, lease);
 		batch();
 	}
-	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token, "and beside many other locks");
+	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token,
+		   "the token is found among many other locks of the lease");
 	stop();
 }
 
@@ -288,33 +308,36 @@ test_own_lease(void)
 	g = acquire_all(1, "abc", X);
 	batch();
 	pass(TTL / 2);
-	is_int(on_token(LE_CMD_RENEW, 1, "b", g.token).valid_for, TTL, "a renewal by one name");
+	is_int(on_token(LE_CMD_RENEW, 1, "b", g.token).valid_for, TTL, "a renewal by one name of the group");
 	pass(TTL - 1);
-	ok(held("a", g.token) && held("c", g.token), "is one of all");
+	ok(held("a", g.token) && held("c", g.token), "a renewal by one name renews all names");
 	cmd = command(LE_CMD_RENEW, 1, "c");
 	cmd.token = g.token;
 	cmd.ttl = 3 * TTL;
-	is_int(apply(cmd).valid_for, 3 * TTL, "and so is another TTL");
-	ok(le_next_dirty_lease(core, NULL) != NULL, "which is written");
+	is_int(apply(cmd).valid_for, 3 * TTL, "a renewal by one name sets another TTL");
+	ok(le_next_dirty_lease(core, NULL) != NULL, "another TTL of a group is written");
 	batch();
 	pass(3 * TTL - 1);
-	ok(held("a", g.token), "which all have");
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, g.token).status, LE_NO_LEASE, "it is nobody's lease");
-	is_int(on_lease(LE_CMD_REVOKE_LEASE, g.token).status, LE_NO_LEASE, "by no means");
+	ok(held("a", g.token), "another TTL applies to all names");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, g.token).status, LE_NO_LEASE,
+		   "the lease of a group cannot be kept alive as a named lease");
+	is_int(on_lease(LE_CMD_REVOKE_LEASE, g.token).status, LE_NO_LEASE,
+		   "the lease of a group cannot be revoked as a named lease");
 	cmd = request(2, "z", X, 0);
 	cmd.lease = g.token;
-	is_int(apply(cmd).status, LE_NO_LEASE, "nor can another lock hang on it");
-	ok(le_core_lease_at(core, 0) == NULL, "and it is not shown");
+	is_int(apply(cmd).status, LE_NO_LEASE, "another lock cannot use the lease of a group");
+	ok(le_core_lease_at(core, 0) == NULL, "the lease of a group is not shown");
 	pass(1);
-	ok(!held("a", g.token) && !held("b", g.token) && !held("c", g.token), "they end together");
-	ok(le_core_find_lease(core, g.token) == NULL, "with their lease");
+	ok(!held("a", g.token) && !held("b", g.token) && !held("c", g.token),
+	   "all names of a group end together");
+	ok(le_core_find_lease(core, g.token) == NULL, "the lease of a group ends with it");
 
 	g = acquire_all(1, "ab", X);
 	batch();
 	release(1, "a", g.token);
-	ok(le_core_find_lease(core, g.token) != NULL, "it stays as long as one does");
+	ok(le_core_find_lease(core, g.token) != NULL, "the lease of a group stays while one name is held");
 	release(1, "b", g.token);
-	ok(le_core_find_lease(core, g.token) == NULL, "and goes with the last");
+	ok(le_core_find_lease(core, g.token) == NULL, "the lease of a group ends with the last name");
 	batch();
 	stop();
 }
@@ -329,31 +352,33 @@ test_named_owner(void)
 	g = all_as(1, "ab", X, "w");
 	commit(1);
 	again = all_as(2, "ba", X, "w");
-	ok(again.status == LE_OK && again.token == g.token && again.reentrant, "the same owner has them");
-	ok(again.wrote && again.counted, "once more");
-	is_int(on_all(LE_CMD_RELEASE, 2, "ab", g.token).status, LE_OK, "so each release");
-	ok(held("a", g.token) && held("b", g.token), "leaves one");
+	ok(again.status == LE_OK && again.token == g.token && again.reentrant,
+	   "the same owner re-enters its group");
+	ok(again.wrote && again.counted, "re-entering a group is a counted hold");
+	is_int(on_all(LE_CMD_RELEASE, 2, "ab", g.token).status, LE_OK, "a re-entered group is released once");
+	ok(held("a", g.token) && held("b", g.token), "the group is held after one of two releases");
 	a = acquire_as(3, "a", X, "w");
-	ok(a.status == LE_OK && a.token == g.token, "also by a single name");
+	ok(a.status == LE_OK && a.token == g.token, "the owner re-enters a single name of its group");
 	cmd = request(3, "b", X, 0);
 	cmd.owner = text("w");
 	cmd.ttl = 3 * TTL;
-	is_int(apply(cmd).valid_for, 3 * TTL, "the longest TTL counts, for all");
+	is_int(apply(cmd).valid_for, 3 * TTL, "re-entering a single name with a longer TTL");
 	batch();
 	pass(2 * TTL);
-	ok(held("a", g.token), "of them");
+	ok(held("a", g.token), "the longer TTL applies to all names of the group");
 	again = all_as(2, "abc", X, "w");
-	ok(again.status == LE_BAD_GROUP && again.which == 0, "some, with another token, is refused");
+	ok(again.status == LE_BAD_GROUP && again.which == 0,
+	   "a group of which only some names are held is rejected");
 	again = all_as(2, "ca", X, "w");
-	ok(again.status == LE_BAD_GROUP && again.which == 1, "and said which");
+	ok(again.status == LE_BAD_GROUP && again.which == 1, "the rejected name is returned");
 	acquire_as(3, "d", X, "w");
 	again = all_as(2, "ad", X, "w");
-	ok(again.status == LE_BAD_GROUP && again.which == 1, "and of two tokens");
+	ok(again.status == LE_BAD_GROUP && again.which == 1, "a group of names with two tokens is rejected");
 	again = all_as(2, "ab", S, "w");
-	ok(again.status == LE_OK, "shared, for who holds exclusively");
+	ok(again.status == LE_OK, "a shared group is granted to its exclusive holder");
 	all_as(4, "ef", S, "w");
 	again = all_as(4, "ef", X, "w");
-	is_int(again.status, LE_BAD_UPGRADE, "but not the other way");
+	is_int(again.status, LE_BAD_UPGRADE, "an exclusive group is not granted to its shared holder");
 	undo(3, 1);
 	batch();
 	stop();
@@ -367,15 +392,15 @@ test_transaction(void)
 	start();
 	g = acquire_all(1, "ab", X);
 	again = acquire_all(1, "ab", X);
-	ok(again.status == LE_OK && again.token == g.token, "again in the same transaction");
+	ok(again.status == LE_OK && again.token == g.token, "a transaction re-enters its group");
 	undo(1, 1);
 	batch();
-	ok(!held("a", g.token) && !held("b", g.token), "which undoes all");
-	ok(le_core_find_lease(core, g.token) == NULL, "and their lease");
+	ok(!held("a", g.token) && !held("b", g.token), "a rollback undoes all holds of the group");
+	ok(le_core_find_lease(core, g.token) == NULL, "a rollback removes the lease of the group");
 	stop();
 }
 
-/* The least limit of bytes with which one more hold of this name, uncommitted, is admitted. */
+/* Returns the least limit of bytes that admits one more uncommitted hold of this name. */
 static int64_t
 bytes_for_hold(const char *name)
 {
@@ -389,7 +414,7 @@ bytes_for_hold(const char *name)
 	return limits.bytes_per_role;
 }
 
-/* All of their holds, not each for itself. */
+/* The limit applies to all holds of a group together, not to each of them. */
 static void
 test_limit_of_holds(void)
 {
@@ -403,10 +428,11 @@ test_limit_of_holds(void)
 	limits = (LeLimits){.bytes_per_role = before + 4 * hold - 1};
 	le_core_set_limits(core, &limits);
 	is_int(acquire_all(1, "abc", X).status, LE_LIMIT_BYTES,
-		   "one more hold of three, where there is room for two");
+		   "one more hold of three names exceeds a limit for two");
 	limits.bytes_per_role++;
 	le_core_set_limits(core, &limits);
-	is_int(acquire_all(1, "abc", X).status, LE_OK, "... for three");
+	is_int(acquire_all(1, "abc", X).status, LE_OK,
+		   "one more hold of three names fits into a limit for three");
 	batch();
 	stop();
 }
@@ -422,32 +448,32 @@ test_bound_and_leased(void)
 	cmd = request_all(1, "ab", X, LE_WAIT_FOREVER);
 	cmd.ttl = LE_TTL_BOUND;
 	g = apply(cmd);
-	ok(g.status == LE_OK && g.valid_for == LE_NEVER, "bound to a connection");
+	ok(g.status == LE_OK && g.valid_for == LE_NEVER, "a group is bound to a connection");
 	batch();
 	end_session(1);
 	batch();
-	ok(!held("a", g.token) && !held("b", g.token), "they end with it");
+	ok(!held("a", g.token) && !held("b", g.token), "a bound group ends with its connection");
 	lease = grant_lease(TTL);
 	cmd = request_all(2, "ab", X, LE_WAIT_FOREVER);
 	cmd.lease = lease;
 	g = apply(cmd);
-	is_int(g.status, LE_OK, "on a named lease");
+	is_int(g.status, LE_OK, "a group on a named lease is granted");
 	commit(2);
-	ok(apply(cmd).token == g.token, "once more is the same");
+	ok(apply(cmd).token == g.token, "a repeated group on a named lease returns its token");
 	cmd.sessno = 3;
 	cmd.session = 103;
 	set_names(&cmd, "bc");
-	is_int(apply(cmd).status, LE_BAD_GROUP, "a part is not");
+	is_int(apply(cmd).status, LE_BAD_GROUP, "a group of which the lease holds only a part is rejected");
 	acquire(4, "c", X);
 	cmd = request_all(5, "cd", X, LE_WAIT_FOREVER);
 	cmd.lease = lease;
-	is_int(apply(cmd).status, LE_WAITING, "a wait on a lease");
+	is_int(apply(cmd).status, LE_WAITING, "a group waits on a named lease");
 	acquire(6, "d", X);
 	batch();
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	batch();
-	ok(got(5, LE_LOST) && got(6, LE_OK), "ends with it, as one");
-	ok(!held("a", g.token) && !held("b", g.token), "with what was held");
+	ok(got(5, LE_LOST) && got(6, LE_OK), "the waiting group ends with its lease");
+	ok(!held("a", g.token) && !held("b", g.token), "the granted group ends with its lease");
 	stop();
 }
 
@@ -462,21 +488,24 @@ test_bad_use(void)
 	cmd.permits = 2;
 	apply(cmd);
 	g = acquire_all(2, "ap", X);
-	ok(g.status == LE_BAD_MODE && g.which == 1, "a name that is used for permits is told");
+	ok(g.status == LE_BAD_MODE && g.which == 1,
+	   "a group with a name used for permits is rejected with its index");
 	cmd = request_all(2, "ap", X, 0);
 	cmd.enqueue = true;
 	cmd.lease = grant_lease(TTL);
 	g = apply(cmd);
 	ok(g.status == LE_BAD_MODE && g.which == 1,
-	   "also to one who asks for a place on a lease, where the first is new");
-	is_int(acquire(3, "a", X).status, LE_OK, "and nothing is kept");
+	   "a place of a group with a name used for permits is rejected with its index");
+	is_int(acquire(3, "a", X).status, LE_OK, "a rejected group keeps no lock");
 	le_core_set_limits(core, &(LeLimits){.waiters_per_lock = 1});
 	acquire(4, "a", X);
 	g = acquire_all(5, "ba", X);
-	ok(g.status == LE_LIMIT_WAITERS && g.which == 1, "too many waiters, and where");
-	is_int(waiting("b"), 0, "none in the other");
-	is_int(try_all(5, "ba", X).status, LE_NOT_GRANTED, "a try is not refused");
-	ok(!le_core_find_lock(core, LE_KIND_LOCK, text("b")), "a name that was only asked for leaves nothing");
+	ok(g.status == LE_LIMIT_WAITERS && g.which == 1,
+	   "a group with too many waiters is rejected with the index");
+	is_int(waiting("b"), 0, "the rejected group does not wait for its other name");
+	is_int(try_all(5, "ba", X).status, LE_NOT_GRANTED,
+		   "a try is not rejected because of the limit of waiters");
+	ok(!le_core_find_lock(core, LE_KIND_LOCK, text("b")), "a try of a free name leaves no lock");
 	batch();
 	stop();
 }
@@ -493,11 +522,11 @@ test_fenced(void)
 	acquire(2, "a", X);
 	acquire(3, "b", X);
 	pass(2 * TTL);
-	ok(!was_told[2] && !was_told[3], "one fence keeps all of them");
+	ok(!was_told[2] && !was_told[3], "a fence of one name keeps the slots of the whole group");
 	fenced_token = 0;
 	apply((LeCommand){.type = LE_CMD_FENCE_ENDED});
 	batch();
-	ok(got(2, LE_OK) && got(3, LE_OK), "until it ends");
+	ok(got(2, LE_OK) && got(3, LE_OK), "the waiters are granted at the end of the fence");
 	stop();
 }
 
@@ -511,7 +540,7 @@ test_again_after_reload(void)
 	start_load();
 	le_core_raise_revision(core, old + 10);
 
-	/* granted and stored, only the answer was missing */
+	/* granted and stored, but the reply was not sent */
 	load_lease(stored_lease(old));
 	for (int i = 0; i < 2; i++)
 	{
@@ -525,27 +554,31 @@ test_again_after_reload(void)
 	cmd = request_all(1, "ab", X, LE_WAIT_FOREVER);
 	cmd.revision = old;
 	g = apply(cmd);
-	ok(g.status == LE_OK && g.token == old && g.counted, "what was granted is answered");
+	ok(g.status == LE_OK && g.token == old && g.counted, "a group granted before the load gets its reply");
 
-	/* and one that waited */
+	/* a group that waited before the load */
 	cmd = request_all(2, "bc", X, LE_WAIT_FOREVER);
 	cmd.revision = old + 2;
 	g = apply(cmd);
-	ok(g.status == LE_WAITING && g.token == old + 2, "who waited goes on to wait");
+	ok(g.status == LE_WAITING && g.token == old + 2, "a group that waited before the load still waits");
 	cmd = request(3, "c", X, LE_WAIT_FOREVER);
 	cmd.revision = old + 3;
 	apply(cmd);
 	load_done();
 	batch();
-	ok(!was_told[3], "in the old order");
-	ok(le_core_lease_at(core, 0) == NULL, "their lease is known as their own");
+	ok(!was_told[3], "a later request waits behind the loaded group");
+	ok(le_core_lease_at(core, 0) == NULL, "the lease of a loaded group is not shown as a named lease");
 	undo(1, 1);
 	batch();
-	ok(got(2, LE_OK) && le_core_find_lease(core, old) == NULL, "an open transaction can still be undone");
+	ok(got(2, LE_OK) && le_core_find_lease(core, old) == NULL,
+	   "a group granted before the load can still be undone");
 	stop();
 }
 
-/* What was left of a group when the manager ended was fenced only, and its fence is gone. */
+/*
+ * When the manager ended, the rest of a group existed only because of its fence, and the fence has ended
+ * since.
+ */
 static void
 test_lapsed_before_reload(void)
 {
@@ -563,8 +596,9 @@ test_lapsed_before_reload(void)
 	batch();
 	lease = command(LE_CMD_KEEP_ALIVE, 1, NULL);
 	lease.lease = old;
-	is_int(apply(lease).status, LE_NO_LEASE, "its own lease does not become a named one");
-	ok(le_core_find_lease(core, old) == NULL, "and ends with it");
+	is_int(apply(lease).status, LE_NO_LEASE,
+		   "the lease of a loaded lapsed group does not become a named lease");
+	ok(le_core_find_lease(core, old) == NULL, "the lease of a loaded lapsed group is removed");
 	stop();
 }
 
@@ -589,14 +623,14 @@ test_out_of_memory(void)
 			LeReply reply;
 
 			le_core_apply(core, &cmd, now, &reply);
-			is_int(reply.status, LE_WAITING, "with memory enough it waits");
+			is_int(reply.status, LE_WAITING, "the group waits with sufficient memory");
 		}
 	}
 	batch();
 	stop();
 }
 
-/* The manager takes the end of a wait for many names in turns. */
+/* The manager defers ends of waits for many names. */
 static void
 test_heavy_end(void)
 {
@@ -609,13 +643,16 @@ test_heavy_end(void)
 	acquire(3, "a", X);
 	batch();
 	is_int(le_core_end_is_heavy(core, 101, 1), true, "the end of a session with many names is heavy");
-	is_int(le_core_end_is_heavy(core, 102, 2), true, "so has who waits for many");
-	is_int(le_core_end_is_heavy(core, 103, 3), false, "not who waits for one");
+	is_int(le_core_end_is_heavy(core, 102, 2), true, "the end of a wait for many names is heavy");
+	is_int(le_core_end_is_heavy(core, 103, 3), false, "the end of a wait for one name is not heavy");
 	on_all(LE_CMD_RELEASE, 1, "abcdefghijklmnopqrst", holder.token);
 	stop();
 }
 
-/* Who has not got the answer asks again, on its lease: the same names in the same order are the same place. */
+/*
+ * A client that has lost the reply repeats its request on its lease: the same names in the same order are the
+ * same place.
+ */
 static void
 test_same_place(void)
 {
@@ -630,22 +667,22 @@ test_same_place(void)
 	cmd.enqueue = true;
 	cmd.lease = lease;
 	place = apply(cmd).token;
-	is_int(apply(cmd).token, place, "the same names again: the same place");
+	is_int(apply(cmd).token, place, "a repeated request returns the same place");
 	batch();
-	is_int(apply(cmd).token, place, "also in a later batch");
+	is_int(apply(cmd).token, place, "a repeated request in a later batch returns the same place");
 	for (int i = 0; i < 4; i++)
 	{
 		set_names(&cmd, others[i]);
 		ok(apply(cmd).token != place, others[i]);
 	}
 	set_names(&cmd, "abc");
-	is_int(apply(cmd).token, place, "beside those it is still there");
-	is_int(waiting("d"), 2, "and nothing twice");
+	is_int(apply(cmd).token, place, "a repeated request returns the same place next to similar ones");
+	is_int(waiting("d"), 2, "no repeated request is enqueued twice");
 	batch();
 	stop();
 }
 
-/* Entries that are committed count, and so do uncommitted holds of few entries. */
+/* Committed entries count, and uncommitted holds of few entries, too. */
 static void
 test_heavy_end_of_few(void)
 {
@@ -655,29 +692,33 @@ test_heavy_end_of_few(void)
 	for (int i = 0; i < LE_FEW; i++)
 	{
 		release(1, "none", 0);
-		is_int(le_core_end_is_heavy(core, 101, 1), false, "few locks, committed");
+		is_int(le_core_end_is_heavy(core, 101, 1), false,
+			   "the end of a session with few committed locks is not heavy");
 		snprintf(name, sizeof(name), "x%d", i);
 		acquire(1, name, X);
 		commit(1);
 	}
 	release(1, "none", 0);
-	is_int(le_core_end_is_heavy(core, 101, 1), true, "many");
-	is_int(le_core_end_is_heavy(core, 999, 1), false, "not of another session");
+	is_int(le_core_end_is_heavy(core, 101, 1), true,
+		   "the end of a session with many committed locks is heavy");
+	is_int(le_core_end_is_heavy(core, 999, 1), false, "the end of another session is not heavy");
 	batch();
 	for (int i = 1; i < LE_FEW; i++)
 	{
 		LeCommand cmd = request(2, "y", X, 0);
 
-		is_int(le_core_end_is_heavy(core, 102, 2), false, "few holds of a lock");
+		is_int(le_core_end_is_heavy(core, 102, 2), false,
+			   "the end of a session with few holds of one lock is not heavy");
 		cmd.subxact = (uint32_t) i;
 		apply(cmd);
 	}
-	is_int(le_core_end_is_heavy(core, 102, 2), true, "with its entry many");
+	is_int(le_core_end_is_heavy(core, 102, 2), true,
+		   "the end of a session with many holds of one lock is heavy");
 	batch();
 	stop();
 }
 
-/* Who waits for a place keeps its lease alive, and nothing is written for that. */
+/* A waiter for a place keeps its lease alive without a write. */
 static void
 test_awaited(void)
 {
@@ -690,21 +731,22 @@ test_awaited(void)
 	cmd = request_all(2, "ab", X, 0);
 	cmd.enqueue = true;
 	place = apply(cmd);
-	is_int(await(2, "a", place.token, LE_WAIT_FOREVER).status, LE_WAITING, "somebody waits for a place");
+	is_int(await(2, "a", place.token, LE_WAIT_FOREVER).status, LE_WAITING,
+		   "a call waits for the place of a group");
 	batch();
 	now += TTL;
 	le_core_expire(core, now, 10);
-	ok(find_token(place.token) != NULL, "which lasts longer than its TTL then");
-	ok(le_next_dirty_lease(core, NULL) == NULL, "with nothing to write");
+	ok(find_token(place.token) != NULL, "an awaited place lasts for longer than its TTL");
+	ok(le_next_dirty_lease(core, NULL) == NULL, "an awaited place writes nothing");
 	batch();
-	is_int(undo(2, 1).status, LE_OK, "the wait ends");
+	is_int(undo(2, 1).status, LE_OK, "the wait for the place is undone");
 	batch();
 	pass(TTL + 1);
-	ok(find_token(place.token) == NULL, "and the place with its TTL");
+	ok(find_token(place.token) == NULL, "the place ends a TTL after the wait");
 	stop();
 }
 
-/* Locks that are awaited together: the answer names the one that is lost. */
+/* await_locks() of several names: the reply names the lost one. */
 static void
 test_awaited_together(void)
 {
@@ -714,10 +756,10 @@ test_awaited_together(void)
 	start();
 	cmd.token = acquire_all(1, "ab", X).token;
 	set_names(&cmd, "ab");
-	is_int(apply(cmd).status, LE_OK, "what is held is there");
+	is_int(apply(cmd).status, LE_OK, "awaiting two held names returns LE_OK");
 	set_names(&cmd, "abz");
 	reply = apply(cmd);
-	ok(reply.status == LE_LOST && reply.which == 2, "the name that is not held");
+	ok(reply.status == LE_LOST && reply.which == 2, "awaiting a name that is not held returns its index");
 	batch();
 	stop();
 }
