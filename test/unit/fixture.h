@@ -1,11 +1,11 @@
 /*
  * fixture.h
- *		A core with an environment that a test controls: a clock that stands
- *		still, memory that can run out, fences, and a store that only marks
+ *		A core with an environment that a test controls: a clock that is set by
+ *		the test, memory that can run out, fences, and a store that only marks
  *		rows as written.
  *
- * Session n has the dense number n and, unless said otherwise, transaction
- * number 1; role 10.
+ * Session n has the dense number n, role 10 and, unless a test changes it,
+ * transaction number 1.
  */
 #ifndef FIXTURE_H
 #define FIXTURE_H
@@ -26,18 +26,18 @@
 
 static LeCore *core;
 static LeTime now;
-static int64_t fenced_token;          /* ALL_FENCED: every one */
+static int64_t fenced_token;          /* ALL_FENCED: all tokens */
 static int64_t blocks;                /* of memory in use */
-static int64_t allocations_left = -1; /* -1: no end of them */
-static bool refuse_once;              /* and then there is memory again */
-static bool refused;                  /* an allocation was */
+static int64_t allocations_left = -1; /* -1: no limit */
+static bool refuse_once;              /* only the next allocation fails */
+static bool refused;                  /* an allocation has failed */
 static uint64_t lsn;
 static uint32_t epochs[LE_EPOCH_WORDS];
 static uint32_t xacts[SESSIONS];
-static uint64_t core_seed = 1; /* each core has its own */
-static bool gone[SESSIONS];    /* sessions that are not connected any more */
+static uint64_t core_seed = 1; /* each core has another one */
+static bool gone[SESSIONS];    /* sessions that are no longer connected */
 
-/* What the waiters were told by the last batch. */
+/* The replies to the waiters in the last batch. */
 static LeReply told[SESSIONS];
 static bool was_told[SESSIONS];
 
@@ -113,7 +113,7 @@ stop(void)
 	is_int(blocks, 0, "all memory is returned");
 }
 
-/* An entry with this token; those of a group share theirs. */
+/* Returns an entry with this token; the entries of a group share their token. */
 static inline LeEntry *
 find_token(int64_t token)
 {
@@ -149,7 +149,10 @@ apply(LeCommand cmd)
 	return reply;
 }
 
-/* RELEASE or CHECK of several names with the command's token; status: the first that is not LE_OK. */
+/*
+ * Applies RELEASE or CHECK to several names with the command's token. The status is the first one that is not
+ * LE_OK.
+ */
 static inline LeReply
 apply_to_all(LeCommand cmd)
 {
@@ -183,7 +186,7 @@ command(LeCommandType type, uint32_t session, const char *name)
 					   .role = ROLE};
 }
 
-/* Each session has a text of its own. */
+/* The acquirer of a session: a text of its own. */
 static inline LeText
 acquirer_of(uint32_t session)
 {
@@ -204,7 +207,7 @@ request(uint32_t session, const char *name, LeMode mode, LeTime wait)
 	return cmd;
 }
 
-/* The usual request: waits without limit. */
+/* The usual request, which waits without a limit. */
 static inline LeReply
 acquire(uint32_t session, const char *name, LeMode mode)
 {
@@ -289,7 +292,7 @@ on_lease(LeCommandType type, int64_t lease)
 
 /* --- stored rows --- */
 
-/* What the wall clock shows at the core's time 0. */
+/* The wall clock at time 0 of the core. */
 #define WALL_OFFSET (INT64_C(800000000) * LE_SECOND)
 
 static inline bool
@@ -316,7 +319,7 @@ fixture_load(void)
 					   .uncommitted = fixture_uncommitted};
 }
 
-/* A new core that rows are loaded into. */
+/* Creates a core into which rows are loaded. */
 static inline void
 start_load(void)
 {
@@ -327,7 +330,7 @@ start_load(void)
 	le_core_load_begin(core, &env);
 }
 
-/* The batch under way cannot be written: what was stored before is loaded again. */
+/* Simulates a batch that cannot be written: the rows stored before it are loaded again. */
 static inline LeCore *
 start_reload(void)
 {
@@ -342,7 +345,7 @@ start_reload(void)
 	return failed;
 }
 
-/* The row of a slot that is held, or of a place. */
+/* Returns the row of a slot that is held, or of a place. */
 static inline LeStoredEntry
 stored(const char *name, int64_t token, LeMode mode)
 {
@@ -371,7 +374,7 @@ stored_lease(int64_t id)
 	return (LeStoredLease){.id = id, .ttl = TTL, .time_left = TTL, .role = ROLE, .locator = 5};
 }
 
-/* A hold of this session's transaction, beside the others of the array. */
+/* Adds a hold of this session's transaction to the holds of a row. */
 static inline void
 add_stored_hold(LeStoredEntry *row, LeStoredHold *holds, uint32_t session, uint32_t subxact)
 {
@@ -408,7 +411,7 @@ load_done(void)
 	le_core_load_done(core, now);
 }
 
-/* The session's transaction is committed: it is in its next one. */
+/* Commits the session's transaction, and begins its next one. */
 static inline void
 commit(uint32_t session)
 {
@@ -462,7 +465,7 @@ slot_is_dirty(int64_t token)
 	return entry != NULL && le_entry_has_slot(entry) && entry->slot->row.dirty;
 }
 
-/* The end of a batch: everything is written, everybody is told. */
+/* Ends a batch: marks everything as written, and collects the replies. */
 static inline void
 batch(void)
 {
@@ -499,7 +502,7 @@ pass(LeTime time)
 	expire();
 }
 
-/* After this, a core that nobody uses has nothing left. */
+/* Lets so much time pass that an unused core becomes empty. */
 static inline void
 pass_all(void)
 {

@@ -30,21 +30,21 @@ test_life(void)
 	is_int(lease, FIRST, "a lease has a revision");
 	batch();
 	pass(TTL - 1);
-	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "time to live");
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "keep alive");
-	ok(le_next_dirty_lease(core, NULL) == NULL, "writes nothing");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "the time to live of a lease");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "a keep-alive returns the full TTL");
+	ok(le_next_dirty_lease(core, NULL) == NULL, "a keep-alive writes nothing");
 	cmd = command(LE_CMD_KEEP_ALIVE, 1, NULL);
 	cmd.lease = lease;
 	cmd.role = ROLE + 1;
-	is_int(apply(cmd).status, LE_DENIED, "another role may not");
+	is_int(apply(cmd).status, LE_DENIED, "another role cannot keep a lease alive");
 	pass(TTL);
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_NO_LEASE, "it ends at its TTL");
-	is_int(acquire_on(1, "x", lease, false).status, LE_NO_LEASE, "and nothing can hang on it");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_NO_LEASE, "a lease ends at its TTL");
+	is_int(acquire_on(1, "x", lease, false).status, LE_NO_LEASE, "nothing is acquired on an ended lease");
 	lease = grant_lease(TTL);
 	cmd = request(1, "x", X, 0);
 	cmd.lease = lease;
 	cmd.role = ROLE + 1;
-	is_int(apply(cmd).status, LE_DENIED, "nor may another role hang something on it");
+	is_int(apply(cmd).status, LE_DENIED, "another role cannot acquire on a lease");
 	stop();
 }
 
@@ -68,8 +68,8 @@ test_one_keep_alive_for_all(void)
 		on_token(LE_CMD_RENEW, 3, "z", FIRST + 1);
 	}
 	ok(held("x", a.token) && held("y", b.token), "one keep-alive keeps every lock");
-	is_int(await(1, "z", c.token, 0).status, LE_QUEUED, "and every place");
-	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).valid_for, TTL, "renewing one of them renews the lease");
+	is_int(await(1, "z", c.token, 0).status, LE_QUEUED, "one keep-alive keeps every place");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).valid_for, TTL, "renewing one lock renews its lease");
 	{
 		LeCommand cmd = command(LE_CMD_RENEW, 1, "x");
 
@@ -78,15 +78,15 @@ test_one_keep_alive_for_all(void)
 		is_int(apply(cmd).status, LE_BAD_TTL, "a TTL cannot be given with a named lease");
 	}
 	end_session(1);
-	ok(held("x", a.token), "a lease outlives the session");
+	ok(held("x", a.token), "a lease outlives its session");
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	batch();
-	ok(!held("x", a.token) && !held("y", b.token), "revoking it ends all");
-	is_int(await(2, "z", c.token, 0).status, LE_LOST, "the place too");
+	ok(!held("x", a.token) && !held("y", b.token), "revoking a lease ends its locks");
+	is_int(await(2, "z", c.token, 0).status, LE_LOST, "revoking a lease ends its place");
 	stop();
 }
 
-/* A client that does not know what became of its request sends it again. */
+/* A client repeats a request whose outcome it does not know. */
 static void
 test_same_request(void)
 {
@@ -98,8 +98,8 @@ test_same_request(void)
 	acquire(3, "x", X);
 	a = acquire_on(1, "x", lease, true);
 	b = acquire_on(2, "x", lease, true);
-	is_int(b.token, a.token, "a place is taken once on a lease");
-	is_int(b.position, 1, "and has one position");
+	is_int(b.token, a.token, "a repeated request on a lease returns the same place");
+	is_int(b.position, 1, "a repeated place has one position");
 	batch();
 	undo(2, 1);
 	batch();
@@ -110,12 +110,13 @@ test_same_request(void)
 		apply(cmd);
 	}
 	batch();
-	ok(held("x", a.token), "one of two that ask keeps it, if the other rolls back");
-	is_int(acquire_on(2, "x", lease, true).token, a.token, "what is held is held");
+	ok(held("x", a.token), "one of two requests keeps the lock if the other one rolls back");
+	is_int(acquire_on(2, "x", lease, true).token, a.token,
+		   "a repeated request for a held lock returns its token");
 	stop();
 }
 
-/* It must not be granted what another one on the same dead lease leaves. */
+/* A waiter must not be granted the lock that another entry on the same ended lease releases. */
 static void
 test_waiter_on_dead_lease(void)
 {
@@ -129,7 +130,7 @@ test_waiter_on_dead_lease(void)
 		a = acquire_by(1, "x", lease, true, "one");
 		is_int(a.status, LE_OK, "holder on the lease");
 		b = acquire_by(2, "x", lease, true, "two");
-		is_int(b.status, LE_QUEUED, "two owners on one lease are two");
+		is_int(b.status, LE_QUEUED, "two owners on one lease are two entries");
 		await(2, "x", b.token, LE_WAIT_FOREVER);
 		acquire_on(3, "y", lease, false);
 		acquire(4, "x", X);
@@ -141,9 +142,9 @@ test_waiter_on_dead_lease(void)
 		}
 		else
 			pass(TTL);
-		ok(got(2, LE_LOST), "a waiter learns of its lease's end at once");
-		ok(got(4, LE_OK), "who has another lease is granted");
-		is_int(le_core_stats(core)->handoffs, 1, "and nobody in between");
+		ok(got(2, LE_LOST), "a waiter is ended in the same batch as its lease");
+		ok(got(4, LE_OK), "the next waiter, which is not on the lease, is granted");
+		is_int(le_core_stats(core)->handoffs, 1, "no waiter on the ended lease was granted in between");
 		stop();
 	}
 }
@@ -164,8 +165,10 @@ test_blocked_on_dead_lease(void)
 	stop();
 }
 
-/* Its deadline has passed, but the batch that ends it is not that far yet. */
-/* A keep-alive may come that was sent before the deadline: until that is known it has not ended. */
+/*
+ * The deadline of the lease has passed, but a keep-alive that was sent before the deadline can still arrive:
+ * until the horizon has passed the deadline, the lease has not ended.
+ */
 static void
 test_horizon(void)
 {
@@ -179,9 +182,9 @@ test_horizon(void)
 	le_core_set_horizon(core, now + TTL - 1);
 	now += TTL;
 	release(1, "x", first);
-	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).status == LE_OK, "kept alive at its deadline");
+	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).status == LE_OK, "a lease is kept alive at its deadline");
 	batch();
-	ok(got(2, LE_OK), "who waits on it is granted");
+	ok(got(2, LE_OK), "a waiter on the lease is granted");
 	le_core_set_horizon(core, LE_NEVER);
 	stop();
 }
@@ -199,12 +202,12 @@ test_overdue(void)
 	acquire(3, "x", X);
 	batch();
 	now += TTL;
-	is_int(acquire_on(4, "y", lease, false).status, LE_NO_LEASE, "nothing can hang on an overdue lease");
+	is_int(acquire_on(4, "y", lease, false).status, LE_NO_LEASE, "nothing is acquired on an overdue lease");
 	release(1, "x", a.token);
 	le_core_expire(core, now, 10);
 	batch();
-	ok(got(2, LE_LOST), "who waits on it is not granted");
-	ok(got(3, LE_OK), "but the next one is");
+	ok(got(2, LE_LOST), "a waiter on an overdue lease is not granted");
+	ok(got(3, LE_OK), "the waiter behind it is granted");
 	stop();
 
 	start();
@@ -213,10 +216,10 @@ test_overdue(void)
 	batch();
 	now += TTL;
 	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL,
-		   "a keep-alive that is not too late to be read counts");
+		   "a keep-alive that is applied before the expiry counts");
 	le_core_expire(core, now, 10);
 	batch();
-	is_int(acquire_on(2, "y", lease, false).status, LE_OK, "and the lease lives");
+	is_int(acquire_on(2, "y", lease, false).status, LE_OK, "the lease is valid after the keep-alive");
 	stop();
 }
 
@@ -231,33 +234,37 @@ test_long_lease(void)
 	batch();
 	now += LE_SAVE_INTERVAL;
 	le_core_expire(core, now, 10);
-	ok(le_next_dirty_lease(core, NULL) != NULL, "the time left of a long one is saved");
+	ok(le_next_dirty_lease(core, NULL) != NULL, "the remaining time of a long lease is saved");
 	batch();
 	now += LE_SECOND;
-	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "its renewal is written: it is restored from there");
+	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote,
+	   "a keep-alive after a save is written, because a load restores the saved time");
 	batch();
 	a = acquire_on(1, "x", lease, false);
 	batch();
-	ok(!on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the next one is not");
+	ok(!on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "a second renewal after the save is not written");
 	now += LE_SAVE_INTERVAL;
 	le_core_expire(core, now, 10);
 	batch();
-	ok(on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the renewal of a lock on it is written as well");
+	ok(on_token(LE_CMD_RENEW, 1, "x", a.token).wrote,
+	   "the renewal of a lock on the lease after a save is written");
 	batch();
 	now += LE_SAVE_INTERVAL;
 	le_core_expire(core, now, 10);
 	batch();
-	ok(await(1, "x", a.token, 0).wrote, "and who waits for it keeps it alive likewise");
+	ok(await(1, "x", a.token, 0).wrote, "an AWAIT of a lock on the lease after a save is written");
 	batch();
-	ok(!await(1, "x", a.token, 0).wrote, "the next one writes nothing");
+	ok(!await(1, "x", a.token, 0).wrote, "a second AWAIT after the save is not written");
 	pass(4 * LE_SAVE_INTERVAL - 1);
-	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "it lives to its end");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "a long lease lasts until its deadline");
 	now += 2;
-	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 0, "overdue: nothing is left, not less");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 0, "the time to live of an overdue lease is 0");
 	stop();
 }
 
-/* Rows that were loaded have an old time left: it is saved again an interval after the load, not before. */
+/*
+ * Loaded rows have an old remaining time, which is saved again an interval after the load, and not earlier.
+ */
 static void
 test_loaded_long_lease(void)
 {
@@ -276,10 +283,11 @@ test_loaded_long_lease(void)
 	now += LE_SAVE_INTERVAL - 1;
 	le_core_expire(core, now, 10);
 	ok(le_next_dirty_lease(core, NULL) == NULL && le_next_dirty_slot(core, NULL) == NULL,
-	   "for an interval after a load no time left is saved");
+	   "no remaining time is saved for an interval after a load");
 	now += 1;
 	le_core_expire(core, now, 10);
-	ok(le_next_dirty_lease(core, NULL) != NULL && le_next_dirty_slot(core, NULL) != NULL, "then it is");
+	ok(le_next_dirty_lease(core, NULL) != NULL && le_next_dirty_slot(core, NULL) != NULL,
+	   "remaining times are saved an interval after a load");
 	batch();
 	stop();
 }

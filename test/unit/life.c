@@ -7,7 +7,7 @@
 
 static LeLife life;
 
-/* The next manager runs for so long, as far as that is recorded.  Returns its number. */
+/* Simulates a manager whose recorded run time is this.  Returns its number. */
 static uint32_t
 live(LeTime recorded)
 {
@@ -20,10 +20,10 @@ static void
 test_first(void)
 {
 	memset(&life, 0, sizeof(life));
-	is_int(live(0), 0, "the first life");
-	is_int(le_life_since(&life, 0), 0, "takes nothing off its own rows");
+	is_int(live(0), 0, "the first life has number 0");
+	is_int(le_life_since(&life, 0), 0, "no recorded time has passed for rows of the first life");
 	is_int(live(0), 1, "a life of which nothing was recorded has a number of its own");
-	is_int(le_life_since(&life, 0), 0, "and the one after it takes nothing off");
+	is_int(le_life_since(&life, 0), 0, "no recorded time has passed after a life without a record");
 }
 
 static void
@@ -34,17 +34,18 @@ test_sum(void)
 	memset(&life, 0, sizeof(life));
 	first = live(3 * LE_SECOND);
 	second = live(2 * LE_SECOND);
-	is_int(le_life_since(&life, first), 0, "the life that runs is for its uptime to count");
+	is_int(le_life_since(&life, first), 0, "the time of the running life is not counted");
 	third = live(5 * LE_SECOND);
-	is_int(le_life_since(&life, first), 2 * LE_SECOND, "a row of the first life: the second has run since");
-	is_int(le_life_since(&life, second), 0, "a row of the second: none has ended since");
+	is_int(le_life_since(&life, first), 2 * LE_SECOND,
+		   "rows of the first life: the second life has run since");
+	is_int(le_life_since(&life, second), 0, "rows of the second life: no life has ended since");
 	(void) live(0);
-	is_int(le_life_since(&life, first), 7 * LE_SECOND, "a row of the first life: two have run since");
-	is_int(le_life_since(&life, second), 5 * LE_SECOND, "of the second: one");
-	is_int(le_life_since(&life, third), 0, "of the third: none");
+	is_int(le_life_since(&life, first), 7 * LE_SECOND, "rows of the first life: two lives have run since");
+	is_int(le_life_since(&life, second), 5 * LE_SECOND, "rows of the second life: one life has run since");
+	is_int(le_life_since(&life, third), 0, "rows of the third life: no recorded time");
 }
 
-/* Too short ones are not counted, however many there are, and keep no other out. */
+/* Lives that are too short are not counted, whatever their number, and need no room. */
 static void
 test_too_short(void)
 {
@@ -56,11 +57,11 @@ test_too_short(void)
 	for (int i = 0; i < 2 * LE_LIFE_STARTS; i++)
 		(void) live(LE_LIFE_LEAST - LE_LIFE_TICK);
 	(void) live(0);
-	is_int(le_life_since(&life, row), 0, "lives that are too short take nothing off");
-	is_int(life.nstarts, 2, "and need no room");
+	is_int(le_life_since(&life, row), 0, "lives that are too short are not counted");
+	is_int(life.nstarts, 2, "lives that are too short need no room");
 	(void) live(LE_LIFE_LEAST);
 	(void) live(0);
-	is_int(le_life_since(&life, row), LE_LIFE_LEAST, "one that is not does");
+	is_int(le_life_since(&life, row), LE_LIFE_LEAST, "a life of the least length is counted");
 }
 
 static void
@@ -73,19 +74,19 @@ test_full(void)
 	for (int i = 0; i < LE_LIFE_STARTS - 2; i++)
 		(void) live(LE_SECOND);
 	later = live(LE_SECOND);
-	is_int(life.nstarts, LE_LIFE_STARTS, "as many starts as there is room for");
-	is_int(le_life_since(&life, row), (LE_LIFE_STARTS - 2) * LE_SECOND, "all of them count");
+	is_int(life.nstarts, LE_LIFE_STARTS, "all starts are kept until the array is full");
+	is_int(le_life_since(&life, row), (LE_LIFE_STARTS - 2) * LE_SECOND, "all kept lives are counted");
 	for (int i = 0; i < 10; i++)
 		(void) live(LE_SECOND);
-	is_int(life.nstarts, LE_LIFE_STARTS, "the oldest go");
+	is_int(life.nstarts, LE_LIFE_STARTS, "the oldest starts are dropped when the array is full");
 	is_int(le_life_since(&life, row), (LE_LIFE_STARTS - 1) * LE_SECOND,
-		   "a row that is older counts what is left");
-	is_int(le_life_since(&life, later), 9 * LE_SECOND, "a newer one all");
+		   "for a row older than the kept starts, all kept lives are counted");
+	is_int(le_life_since(&life, later), 9 * LE_SECOND, "for a newer row, all later lives are counted");
 	ok(le_life_since(&life, row) >= LE_SAVE_INTERVAL,
-	   "which is longer than any lease of a row that is not written anew");
+	   "the kept lives are longer than any remaining time that is not saved again");
 }
 
-/* Numbers go round, after 49 days of recorded time. */
+/* The numbers of lives overflow, after 49 days of recorded time. */
 static void
 test_round(void)
 {
@@ -98,9 +99,9 @@ test_round(void)
 	row = live(LE_SECOND);
 	(void) live(2 * LE_SECOND);
 	(void) live(0);
-	ok(life.number < row, "the number has gone round");
-	is_int(le_life_since(&life, row), 2 * LE_SECOND, "what has run since is counted all the same");
-	is_int(le_life_since(&life, life.number), 0, "and nothing for a row of now");
+	ok(life.number < row, "the number has overflowed");
+	is_int(le_life_since(&life, row), 2 * LE_SECOND, "the lives since are counted across the overflow");
+	is_int(le_life_since(&life, life.number), 0, "no time is counted for a row of the current life");
 }
 
 int

@@ -4,7 +4,7 @@
 
 #define OLD (FIRST - 1000)
 
-/* A waiter of old posts its request again. */
+/* A waiter from before the load posts its request again. */
 static LeReply
 again(uint32_t session, const char *name, LeMode mode, int64_t revision)
 {
@@ -32,21 +32,21 @@ test_holder(void)
 	load_slot(row);
 	load_done();
 	batch();
-	ok(held("x", OLD), "a holder is there again");
-	is_int(find_token(OLD)->acquired_at, now - 7 * LE_SECOND, "and knows since when");
-	is_int(acquire(2, "x", X).status, LE_WAITING, "it is in the way");
+	ok(held("x", OLD), "a loaded holder holds");
+	is_int(find_token(OLD)->acquired_at, now - 7 * LE_SECOND, "a loaded holder has the time of its acquire");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "a request waits for the loaded holder");
 	release(1, "x", OLD);
-	ok(held("x", OLD), "with its holds");
+	ok(held("x", OLD), "a loaded holder has all its holds");
 	batch();
 	pass(TTL - 1);
-	ok(!was_told[2], "for its full TTL");
+	ok(!was_told[2], "a loaded holder holds for its full TTL");
 	pass(1);
-	ok(got(2, LE_OK), "and no longer");
-	ok(told[2].token >= FIRST, "tokens go on");
+	ok(got(2, LE_OK), "the waiter is granted at the end of the loaded holder's TTL");
+	ok(told[2].token >= FIRST, "tokens after the load are higher");
 	stop();
 }
 
-/* Renewals write nothing, so nobody knows when the last one was: a row says what is left at least. */
+/* Renewals write nothing, so the time of the last one is unknown. A row contains the least remaining time. */
 static void
 test_time_left(void)
 {
@@ -72,13 +72,14 @@ test_time_left(void)
 	lease.ttl = 1000 * LE_SECOND;
 	load_lease(lease);
 	load_done();
-	is_int(time_left(OLD), LE_SECOND, "there is what the row says");
-	is_int(time_left(OLD + 1), 600 * LE_SECOND, "of a long one there is what was saved");
-	is_int(time_left(OLD + 2), 1000 * LE_SECOND, "not more than it is");
-	is_int(le_core_find_lease(core, OLD + 3)->deadline - now, LE_SECOND, "of a lease too");
+	is_int(time_left(OLD), LE_SECOND, "a loaded holder has the remaining time of its row");
+	is_int(time_left(OLD + 1), 600 * LE_SECOND, "a loaded long holder has the saved remaining time");
+	is_int(time_left(OLD + 2), 1000 * LE_SECOND, "a remaining time above the TTL is reduced to the TTL");
+	is_int(le_core_find_lease(core, OLD + 3)->deadline - now, LE_SECOND,
+		   "a loaded lease has its stored time");
 	is_int(le_core_find_lease(core, OLD + 4)->deadline - now, LE_SECOND,
-		   "of a long one there is what was saved");
-	ok(le_next_dirty_lease(core, NULL) == NULL, "nothing to write for it");
+		   "a loaded long lease has the saved remaining time");
+	ok(le_next_dirty_lease(core, NULL) == NULL, "loading a lease writes nothing");
 	batch();
 	stop();
 }
@@ -92,9 +93,9 @@ test_free_rows(void)
 	load_slot(stored_free("x"));
 	load_done();
 	batch();
-	is_int(le_core_lock_count(core), 1, "a free row lingers");
+	is_int(le_core_lock_count(core), 1, "a loaded free row is kept for a while");
 	pass(LE_LINGER + LE_LINGER_STEP);
-	is_int(le_core_lock_count(core), 0, "and goes");
+	is_int(le_core_lock_count(core), 0, "a loaded free row is removed after a while");
 	stop();
 
 	start_load();
@@ -110,11 +111,11 @@ test_free_rows(void)
 	pass(5 * LE_SECOND - 1);
 	ok(!was_told[2], "a closed name is closed after a load");
 	pass(1);
-	ok(got(2, LE_OK) && !was_told[3], "to its end");
+	ok(got(2, LE_OK) && !was_told[3], "a closed name is granted when it opens, and not before");
 	stop();
 }
 
-/* The rows were written tomorrow. */
+/* The rows have times in the future, because the time of day was set back. */
 static void
 test_time_of_day_set_back(void)
 {
@@ -138,9 +139,9 @@ test_time_of_day_set_back(void)
 	acquire(2, "closed", X);
 	acquire(3, "held", X);
 	pass(5 * LE_SECOND - 1);
-	ok(!was_told[2] && !was_told[3], "names are closed");
+	ok(!was_told[2] && !was_told[3], "closed names are closed after the time of day was set back");
 	pass(1);
-	ok(got(2, LE_OK) && got(3, LE_OK), "for no longer than they were");
+	ok(got(2, LE_OK) && got(3, LE_OK), "names are not closed for longer after the time of day was set back");
 	stop();
 }
 
@@ -170,18 +171,19 @@ test_orphans(void)
 	row.session = 101;
 	row.since -= LE_SECOND;
 	load_place(row);
-	is_int(find_token(OLD + 3)->waiter->since, now - LE_SECOND, "a place knows since when it waits");
+	is_int(find_token(OLD + 3)->waiter->since, now - LE_SECOND, "a loaded place has the start of its wait");
 	load_done();
-	ok(le_next_dirty_slot(core, NULL) != NULL, "rows of the dead are written free");
+	ok(le_next_dirty_slot(core, NULL) != NULL, "the rows of ended holders are written as free");
 	batch();
-	ok(!held("bound", OLD), "who hung on a connection that is gone is gone");
-	ok(held("bound", OLD + 3), "and the next place has its lock");
-	ok(!held("leased", OLD + 1) && !held("leased", OLD + 2), "who hung on a lease that is gone is gone");
-	ok(held("live", OLD + 5), "who hangs on one that is there is there");
+	ok(!held("bound", OLD), "a holder bound to a connection that is gone has ended");
+	ok(held("bound", OLD + 3), "the next place is granted the lock of the ended holder");
+	ok(!held("leased", OLD + 1) && !held("leased", OLD + 2),
+	   "a holder and a place on a lease that is gone have ended");
+	ok(held("live", OLD + 5), "a holder on a loaded lease holds");
 	stop();
 }
 
-/* A connection that ended with the manager is like one that ends later. */
+/* The end of a connection together with the manager is treated like a later end. */
 static void
 test_grace(void)
 {
@@ -202,17 +204,17 @@ test_grace(void)
 	batch();
 	acquire(2, "x", X);
 	acquire(3, "fenced", X);
-	ok(!held("fenced", OLD + 1), "who hung on a connection that is gone is gone, fenced or not");
+	ok(!held("fenced", OLD + 1), "a fenced holder bound to a connection that is gone is not held");
 	fenced_token = 0;
 	apply((LeCommand){.type = LE_CMD_FENCE_ENDED});
 	pass(3 * LE_SECOND - 1);
-	ok(!was_told[2] && !was_told[3], "the next one waits for the grace");
+	ok(!was_told[2] && !was_told[3], "the waiters are not granted before the grace");
 	pass(1);
-	ok(got(2, LE_OK) && got(3, LE_OK), "and no longer");
+	ok(got(2, LE_OK) && got(3, LE_OK), "the waiters are granted after the grace");
 	stop();
 }
 
-/* In a copy of the database nobody holds anything, whatever its sessions' numbers are. */
+/* In a copy of a database nothing is held, whatever the numbers of its sessions. */
 static void
 test_copied(void)
 {
@@ -239,11 +241,11 @@ test_copied(void)
 	batch();
 	ok(!held("x", OLD + 1) && !held("x", OLD + 2) && le_core_find_lease(core, OLD) == NULL,
 	   "nothing is held in a copy");
-	is_int(acquire(2, "closed", X).status, LE_OK, "nothing is closed");
+	is_int(acquire(2, "closed", X).status, LE_OK, "no name is closed in a copy");
 	stop();
 }
 
-/* Somebody else has written into the table. */
+/* Another program has written into the table. */
 static void
 test_rivals(void)
 {
@@ -258,11 +260,11 @@ test_rivals(void)
 		row = stored("x", OLD + 1 - i, X);
 		row.slot = 1;
 		is_int(le_core_load_slot(core, &row, &newest), LE_LOADED_RIVAL,
-			   "two holders of one lock are noticed");
-		is_int(newest, OLD + 1, "the newer one stays");
+			   "two exclusive holders of one lock are detected");
+		is_int(newest, OLD + 1, "the newer of two exclusive holders is kept");
 		load_done();
 		batch();
-		ok(held("x", OLD + 1) && !held("x", OLD), "whichever row is read first");
+		ok(held("x", OLD + 1) && !held("x", OLD), "the newer holder is kept in either order of the rows");
 		stop();
 	}
 
@@ -271,11 +273,12 @@ test_rivals(void)
 	fenced_token = OLD;
 	row = stored("x", OLD + 1, S);
 	row.slot = 1;
-	is_int(le_core_load_slot(core, &row, &newest), LE_LOADED_RIVAL, "shared or not");
-	is_int(newest, OLD, "unless the older one is fenced");
+	is_int(le_core_load_slot(core, &row, &newest), LE_LOADED_RIVAL,
+		   "an exclusive holder next to a shared one is detected");
+	is_int(newest, OLD, "the fenced older holder is kept");
 	load_done();
 	batch();
-	ok(!held("x", OLD + 1), "nobody is let in beside a fence");
+	ok(!held("x", OLD + 1), "no holder is admitted next to a fence");
 	fenced_token = 0;
 	apply((LeCommand){.type = LE_CMD_FENCE_ENDED});
 	batch();
@@ -286,14 +289,14 @@ test_rivals(void)
 	load_slot(row);
 	row.slot = 1;
 	row.token++;
-	is_int(load_slot(row), LE_LOADED, "who share are no rivals");
+	is_int(load_slot(row), LE_LOADED, "two shared holders are not rivals");
 	load_done();
 	batch();
-	ok(held("x", OLD) && held("x", OLD + 1), "and both stay");
+	ok(held("x", OLD) && held("x", OLD + 1), "both shared holders are kept");
 	stop();
 }
 
-/* Rows that this core cannot have written. */
+/* Rows that a core cannot have written. */
 static void
 test_invalid(void)
 {
@@ -323,7 +326,7 @@ test_invalid(void)
 	IS_INVALID(load_slot, stored("x", OLD + 1, P), row.permits = 0, "no permits");
 	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.owner = ((LeText){owner, sizeof(owner)}),
 			   "a long owner");
-	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.uncommitted = text("odd"), "half a hold");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.uncommitted = text("odd"), "an incomplete hold");
 	IS_INVALID(load_place, stored("there", OLD, X), , "a place whose token holds its lock");
 	IS_INVALID(load_place, stored("x", OLD + 1, X), row.ttl = -7, "a place without a ttl");
 	lease = stored_lease(OLD);
@@ -352,23 +355,23 @@ test_uncommitted(void)
 	add_stored_hold(&row, holds, 1, 2);
 	add_stored_hold(&row, holds, 2, 1);
 	add_stored_hold(&row, holds, 3, 1);
-	xacts[2]++; /* it has committed since */
+	xacts[2]++; /* committed since then */
 	load_slot(row);
 	load_slot(stored("y", OLD + 1, X));
 	load_done();
 	batch();
 	undo(1, 3);
-	is_int(find_token(OLD)->hold_count, 3, "a later savepoint is not its own");
+	is_int(find_token(OLD)->hold_count, 3, "a rollback of a later savepoint undoes no loaded hold");
 	undo(1, 2);
-	is_int(find_token(OLD)->hold_count, 2, "its transaction can still undo it");
+	is_int(find_token(OLD)->hold_count, 2, "a rollback of its savepoint undoes a loaded hold");
 	end_session(3);
 	undo(2, 1);
-	is_int(find_token(OLD)->hold_count, 2, "one that has committed cannot");
+	is_int(find_token(OLD)->hold_count, 2, "a rollback after a commit does not undo a loaded hold");
 	batch();
 	stop();
 }
 
-/* A batch that fails and is read back: leases go on where they were. */
+/* After a failed batch is reloaded, leases continue with their old deadlines. */
 static void
 test_failed_batch(void)
 {
@@ -388,14 +391,14 @@ test_failed_batch(void)
 	batch();
 	now += 4 * LE_SECOND;
 
-	/* the batch that fails: a renewal with another TTL, a release, and an end */
+	/* the failed batch: a renewal with another TTL, a release, and an end */
 	renew = command(LE_CMD_RENEW, 1, "c");
 	renew.token = c;
 	renew.ttl = 2 * TTL;
 	apply(renew);
 	release(1, "b", b);
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
-	is_int(find_token(b) == NULL, true, "it is released in the batch that fails");
+	is_int(find_token(b) == NULL, true, "a lock is released in the failed batch");
 	now += LE_SECOND;
 
 	failed = start_reload();
@@ -405,20 +408,21 @@ test_failed_batch(void)
 	load_slot(stored("c", c, X));
 	load_place(stored("a", d, X));
 	load_done();
-	is_int(time_left(a), LE_SECOND, "a lease goes on where it was");
-	is_int(time_left(b), LE_SECOND, "also one that had ended in the batch that failed");
-	is_int(time_left(c), TTL, "one that was given another TTL there starts again");
-	is_int(time_left(d), LE_SECOND, "a place goes on");
-	is_int(le_core_find_lease(core, lease)->deadline - now, 5 * LE_SECOND, "a named lease too");
-	is_int(find_token(a)->lsn, lsn, "its row counts as written where it was loaded");
-	is_int(find_token(d)->lsn, lsn, "so does a place's");
-	is_int(le_core_find_lease(core, lease)->lsn, lsn, "and a lease's");
+	is_int(time_left(a), LE_SECOND, "a holder keeps its deadline over a failed batch");
+	is_int(time_left(b), LE_SECOND, "a holder that ended in the failed batch keeps its deadline");
+	is_int(time_left(c), TTL, "a holder that got another TTL in the failed batch has its full old TTL");
+	is_int(time_left(d), LE_SECOND, "a place keeps its deadline over a failed batch");
+	is_int(le_core_find_lease(core, lease)->deadline - now, 5 * LE_SECOND,
+		   "a named lease keeps its deadline");
+	is_int(find_token(a)->lsn, lsn, "the row of a holder counts as written at the load");
+	is_int(find_token(d)->lsn, lsn, "the row of a place counts as written at the load");
+	is_int(le_core_find_lease(core, lease)->lsn, lsn, "the row of a lease counts as written at the load");
 	batch();
 	le_core_destroy(failed);
 	stop();
 }
 
-/* Its time is up, but that could not be written. */
+/* The deadline has passed, but the expiry could not be written. */
 static void
 test_failed_expiry(void)
 {
@@ -438,18 +442,19 @@ test_failed_expiry(void)
 		load_lease(stored_lease(lease));
 		load_slot(stored("a", a, X));
 		load_done();
-		is_int(time_left(a), 0, "an expiry that was not written is due at once");
-		ok(le_core_find_lease(core, lease)->deadline <= now, "a lease's too");
+		is_int(time_left(a), 0, "an expiry that was not written is due immediately");
+		ok(le_core_find_lease(core, lease)->deadline <= now,
+		   "the expiry of a lease that was not written is due immediately");
 		le_core_destroy(failed);
 		le_core_expire(core, now, 100);
 	}
 	batch();
-	is_int(le_core_lock_count(core), 1, "written at last");
-	ok(!held("a", a) && le_core_find_lease(core, lease) == NULL, "it is over");
+	is_int(le_core_lock_count(core), 1, "the expiry is written");
+	ok(!held("a", a) && le_core_find_lease(core, lease) == NULL, "holder and lease have expired");
 	stop();
 }
 
-/* A long lease's renewal is written before it is answered, also after a batch that failed. */
+/* The renewal of a long lease is written before its reply, also after a failed batch. */
 static void
 test_failed_save(void)
 {
@@ -482,15 +487,15 @@ test_failed_save(void)
 	batch();
 	on_token(LE_CMD_RENEW, 1, "a", a);
 	on_lease(LE_CMD_KEEP_ALIVE, lease);
-	ok(slot_is_dirty(a), "a renewal that was not written is written when it comes again");
-	ok(le_next_dirty_lease(core, NULL) != NULL, "a lease's too");
+	ok(slot_is_dirty(a), "a repeated renewal of a long holder is written");
+	ok(le_next_dirty_lease(core, NULL) != NULL, "a repeated renewal of a long lease is written");
 	batch();
 	le_core_destroy(failed);
 	release(1, "a", a);
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
 	batch();
 
-	/* and the time left is saved when the row says far too much */
+	/* the remaining time is saved again if that of the row is much too long */
 	cmd.name = text("b");
 	a = apply(cmd).token;
 	batch();
@@ -501,18 +506,18 @@ test_failed_save(void)
 	row.ttl = row.time_left = ttl;
 	load_slot(row);
 	load_done();
-	is_int(time_left(a), ttl - LE_SAVE_INTERVAL, "a long lease goes on where it was");
+	is_int(time_left(a), ttl - LE_SAVE_INTERVAL, "a long holder keeps its deadline over a failed batch");
 	batch();
 	le_core_destroy(failed);
 	le_core_expire(core, now, 100);
-	ok(slot_is_dirty(a), "time that was not saved is saved again");
+	ok(slot_is_dirty(a), "a remaining time that was not written is saved again");
 	batch();
 	stop();
 }
 
 /*
- * Nobody is granted before all who wait are back: a reader must not overtake
- * a writer because its place was stored and the writer's call was not.
+ * No request is granted before all waiters are back: a reader must not overtake
+ * a writer because the reader's place was stored, and the writer's call was not.
  */
 static void
 test_order(void)
@@ -520,19 +525,19 @@ test_order(void)
 	start_load();
 	load_slot(stored("x", OLD, S));
 	load_place(stored("x", OLD + 2, S));
-	is_int(again(2, "x", X, OLD + 1).status, LE_WAITING, "the writer is back");
+	is_int(again(2, "x", X, OLD + 1).status, LE_WAITING, "the writer waits again after the load");
 	load_done();
 	batch();
-	ok(!held("x", OLD + 2), "the reader behind it waits");
+	ok(!held("x", OLD + 2), "the reader behind the writer still waits");
 	release(1, "x", OLD);
 	batch();
-	ok(got(2, LE_OK) && told[2].token == OLD + 1, "the writer first");
+	ok(got(2, LE_OK) && told[2].token == OLD + 1, "the writer is granted first");
 	release(2, "x", OLD + 1);
 	batch();
-	ok(held("x", OLD + 2), "then the reader");
+	ok(held("x", OLD + 2), "the reader is granted after the writer");
 	stop();
 
-	/* the same with a pause that ends meanwhile, and two writers */
+	/* the same with two writers, and a closed name that opens meanwhile */
 	start_load();
 	load_slot(stored_free("x"));
 	load_place(stored("x", OLD + 3, X));
@@ -540,22 +545,22 @@ test_order(void)
 	again(2, "x", X, OLD + 2);
 	load_done();
 	batch();
-	ok(got(1, LE_OK) && !was_told[2], "the oldest has it");
+	ok(got(1, LE_OK) && !was_told[2], "the oldest writer is granted");
 	stop();
 
-	/* a reader comes back before the writer that stood behind it */
+	/* a reader returns before the writer that was behind it */
 	start_load();
 	load_place(stored("x", OLD + 3, S));
 	again(1, "x", S, OLD + 1);
 	again(2, "x", X, OLD + 2);
 	load_done();
 	batch();
-	ok(got(1, LE_OK) && !was_told[2], "the first reader has it");
-	ok(!held("x", OLD + 3), "the one behind the writer has not");
+	ok(got(1, LE_OK) && !was_told[2], "the first reader is granted");
+	ok(!held("x", OLD + 3), "the reader behind the writer is not granted");
 	stop();
 }
 
-/* A waiter whose owner holds the lock by now joins, as it would have without the reload. */
+/* A waiter whose owner holds the lock joins the holder, as it would have without the load. */
 static void
 test_waiter_joins(void)
 {
@@ -573,7 +578,7 @@ test_waiter_joins(void)
 	apply(cmd);
 	load_done();
 	batch();
-	ok(got(1, LE_OK) && told[1].token == OLD, "a waiter of a holder's owner gets its token");
+	ok(got(1, LE_OK) && told[1].token == OLD, "a waiter joins the holder of its owner");
 	stop();
 
 	start_load();
@@ -583,12 +588,12 @@ test_waiter_joins(void)
 	apply(cmd);
 	load_done();
 	batch();
-	ok(got(1, LE_BAD_UPGRADE), "or is told why it may not have it");
-	is_int(told[1].lsn, wrote, "which rests on the holder's row");
+	ok(got(1, LE_BAD_UPGRADE), "a waiter that cannot join the holder of its owner gets the error");
+	is_int(told[1].lsn, wrote, "the error depends on the row of the holder");
 	stop();
 }
 
-/* One that comes back late may stand before those who keep each other waiting. */
+/* A waiter that returns late can be ahead of waiters that block each other. */
 static void
 test_late_waiter(void)
 {
@@ -599,11 +604,11 @@ test_late_waiter(void)
 	batch();
 	again(2, "x", S, OLD + 1);
 	batch();
-	ok(got(2, LE_OK), "a reader before the writer is granted in the same batch");
+	ok(got(2, LE_OK), "a late reader ahead of the writer is granted in the same batch");
 	stop();
 }
 
-/* The batch was stored, the answer was not given. */
+/* The batch was stored, but the reply was not sent. */
 static void
 test_already_there(void)
 {
@@ -614,13 +619,13 @@ test_already_there(void)
 	r = again(1, "x", X, OLD);
 	load_done();
 	batch();
-	ok(r.status == LE_OK && r.token == OLD, "a waiter that was granted already is told so");
+	ok(r.status == LE_OK && r.token == OLD, "a waiter that was granted before the load gets its token");
 	undo(1, 1);
-	ok(!held("x", OLD), "and can still roll back");
+	ok(!held("x", OLD), "a lock that was granted before the load can be rolled back");
 	stop();
 }
 
-/* Another session of the same owner has taken one more hold, and its answer was given. */
+/* Another session of the same owner has re-entered the lock, and got its reply. */
 static void
 test_already_there_twice(void)
 {
@@ -637,14 +642,15 @@ test_already_there_twice(void)
 	r = again(1, "x", X, OLD);
 	load_done();
 	batch();
-	ok(r.status == LE_OK && r.token == OLD, "a waiter that shares its lock by now is told that it has it");
+	ok(r.status == LE_OK && r.token == OLD,
+	   "a waiter that was granted before the load gets its token next to another hold");
 	undo(2, 1);
-	ok(held("x", OLD), "when the other one rolls back, its own hold is left");
+	ok(held("x", OLD), "the waiter's hold survives the rollback of the other session");
 	undo(1, 1);
-	ok(!held("x", OLD), "and it can still roll back as well");
+	ok(!held("x", OLD), "the waiter's hold can be rolled back");
 	stop();
 
-	/* its own hold has been loaded: it is the same one */
+	/* the waiter's own hold was loaded, too */
 	start_load();
 	row.uncommitted = (LeText){NULL, 0};
 	add_stored_hold(&row, holds, 1, 1);
@@ -654,7 +660,7 @@ test_already_there_twice(void)
 	load_done();
 	batch();
 	undo(1, 1);
-	ok(held("x", OLD), "a hold that was loaded is not counted again");
+	ok(held("x", OLD), "a loaded hold is not counted again");
 	stop();
 }
 
@@ -668,16 +674,17 @@ test_changed_permits(void)
 	cmd = request(2, "x", P, LE_WAIT_FOREVER);
 	cmd.permits = 2;
 	cmd.revision = OLD + 1;
-	is_int(apply(cmd).status, LE_WAITING, "a waiter that had asked for another number is not refused");
+	is_int(apply(cmd).status, LE_WAITING,
+		   "a waiter with another number of permits is not rejected after a load");
 	load_done();
 	batch();
 	release(1, "x", OLD);
 	batch();
-	ok(got(2, LE_OK), "it goes on waiting");
+	ok(got(2, LE_OK), "the waiter with another number of permits is granted");
 	stop();
 }
 
-/* Of several that a session holds, a release without a token means the newest. */
+/* A release without a token ends the newest of several holders of a session. */
 static void
 test_newest(void)
 {
@@ -692,7 +699,7 @@ test_newest(void)
 	}
 	load_done();
 	batch();
-	is_int(release(1, "x", 0).token, OLD + 2, "whatever the order of the rows");
+	is_int(release(1, "x", 0).token, OLD + 2, "the newest holder is found in any order of the rows");
 	stop();
 }
 
@@ -703,16 +710,19 @@ test_revisions(void)
 	le_core_raise_revision(core, FIRST + 50);
 	is_int(le_core_next_revision(core), FIRST + 50, "the counter can be raised");
 	le_core_raise_revision(core, FIRST);
-	is_int(le_core_next_revision(core), FIRST + 50, "and not be lowered");
+	is_int(le_core_next_revision(core), FIRST + 50, "the counter cannot be lowered");
 	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .revision = FIRST + 99}).revision, FIRST + 99,
-		   "also by a command");
+		   "ADVANCE raises the counter");
 	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .revision = 1}).revision, FIRST + 99,
-		   "which says what is next");
-	is_int(acquire(1, "x", X).token, FIRST + 99, "that is the next token");
+		   "ADVANCE returns the next revision");
+	is_int(acquire(1, "x", X).token, FIRST + 99, "the next token is the raised counter");
 	stop();
 }
 
-/* A load finds a holder that session 2 has a hold of; then a waiter of session 2, of the same owner, comes back. */
+/*
+ * Loads a holder of which session 2 has a hold; then a waiter of session 2, of the same owner, posts its
+ * request again.
+ */
 static LeReply
 owned_and_back(uint64_t session, uint32_t holds)
 {
@@ -737,25 +747,27 @@ owned_and_back(uint64_t session, uint32_t holds)
 	return r;
 }
 
-/* What its session holds of that has been its own place, and is no answer to the request that waits. */
+/* The session's loaded hold comes from its own place, so it is not the reply to the waiting request. */
 static void
 test_not_joined_yet(void)
 {
 	owned_and_back(102, 1);
-	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "one more hold beside the place's own");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "the waiter joins next to the hold of the place");
 	stop();
 }
 
-/* It was granted as one more hold of another session's holder, and only the answer was missing. */
+/* The waiter was granted as one more hold of another session's holder, but the reply was not sent. */
 static void
 test_joined_already(void)
 {
 	LeReply r = owned_and_back(0, 2);
 
-	ok(r.status == LE_OK && r.token == OLD && r.counted, "a waiter that has joined already is told so");
-	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "and does not join twice");
+	ok(r.status == LE_OK && r.token == OLD && r.counted,
+	   "a waiter that joined before the load gets its token");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2,
+		   "a waiter that joined before the load does not join again");
 	undo(2, 1);
-	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 1, "it can still roll back");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 1, "the joined hold can be rolled back");
 	stop();
 }
 

@@ -10,7 +10,7 @@
 #define HOLDERS  20000
 #define REQUESTS 20000
 #define OWN      (3 * HOLDERS)
-/* A manager that does not run for so long counts as stalled. */
+/* clock ticks; a manager that does not run for a second counts as stalled */
 #define STALL ((double) CLOCKS_PER_SEC)
 
 static LeCommand
@@ -24,7 +24,7 @@ numbered(uint32_t session, int number, LeMode mode, LeTime wait)
 	return cmd;
 }
 
-/* Each in a transaction of its own. */
+/* Creates many holders, each in its own transaction. */
 static void
 fill(bool named)
 {
@@ -59,13 +59,13 @@ test_sessions(void)
 		n += !apply(request(2, "x", X, 0)).own_session;
 		n += on_token(LE_CMD_CHECK, 2, "x", 0).token != own.token;
 	}
-	ok(clock() - begun < STALL, "tries and releases of sessions that hold little, or nothing");
-	is_int(n, 0, "have the right answers");
+	ok(clock() - begun < STALL, "tries and releases of sessions with few or no holders are fast");
+	is_int(n, 0, "tries and releases of sessions with few or no holders return the right status");
 	batch();
 	stop();
 }
 
-/* An open transaction has acquired very many locks: is this one of them? */
+/* An open transaction has acquired very many locks; each request searches them. */
 static void
 test_transaction(void)
 {
@@ -85,14 +85,14 @@ test_transaction(void)
 	begun = clock();
 	for (int i = 0; i < REQUESTS; i++)
 		n += apply(request(2, "x", X, 0)).status != LE_NOT_GRANTED;
-	ok(clock() - begun < STALL, "requests in a transaction that holds much");
+	ok(clock() - begun < STALL, "requests in a transaction with many holders are fast");
 	n += !apply(request(2, name, S, 0)).reentrant;
-	is_int(n, 0, "have the right answers");
+	is_int(n, 0, "requests in a transaction with many holders return the right status");
 	batch();
 	stop();
 }
 
-/* One more hold of one of them; another one; one who is refused. */
+/* Re-entering one of many holders; a new owner; and a rejected request. */
 static void
 test_owners(void)
 {
@@ -107,13 +107,13 @@ test_owners(void)
 		n += apply(numbered(3, HOLDERS + i, X, 0)).status != LE_NOT_GRANTED;
 		commit(3);
 	}
-	ok(clock() - begun < STALL, "requests of named owners");
-	is_int(n, 0, "have the right answers");
+	ok(clock() - begun < STALL, "requests of named owners are fast");
+	is_int(n, 0, "requests of named owners return the right status");
 	batch();
 	stop();
 }
 
-/* One owner has all of them, and gives them back from both ends. */
+/* One owner has all holders, and releases them from both ends. */
 static void
 test_one_owner(void)
 {
@@ -135,13 +135,13 @@ test_one_owner(void)
 	begun = clock();
 	for (int i = 0; i < OWN; i++)
 		n += release(1, "x", tokens[i % 2 == 0 ? i / 2 : OWN - 1 - i / 2]).status != LE_OK;
-	ok(clock() - begun < STALL, "releases of an owner that holds much");
-	is_int(n, 0, "have the right answers");
+	ok(clock() - begun < STALL, "releases of an owner with many holders are fast");
+	is_int(n, 0, "releases of an owner with many holders return LE_OK");
 	batch();
 	stop();
 }
 
-/* The same for leases: on this one hang very many other locks, or nothing. */
+/* The same for leases: the lease has very many other locks, or none. */
 static void
 test_leases(void)
 {
@@ -174,13 +174,13 @@ test_leases(void)
 		n += apply(cmd).status != LE_NOT_GRANTED;
 		commit(4);
 	}
-	ok(clock() - begun < STALL, "requests on leases");
-	is_int(n, 0, "have the right answers");
+	ok(clock() - begun < STALL, "requests on leases are fast");
+	is_int(n, 0, "requests on leases return the right status");
 	batch();
 	stop();
 }
 
-/* Whose holder has ended, or lapsed, is nobody's owner any more. */
+/* The owner of a holder that has ended or lapsed is not found any more. */
 static void
 test_gone(void)
 {
@@ -192,20 +192,20 @@ test_gone(void)
 	acquire_as(3, "y", S, "me");
 	batch();
 	release(1, "x", a.token);
-	ok(!acquire_as(4, "x", S, "me").reentrant, "released: a new holder");
-	ok(acquire_as(4, "x", S, "me").reentrant, "which is found");
+	ok(!acquire_as(4, "x", S, "me").reentrant, "the owner of a released holder gets a new holder");
+	ok(acquire_as(4, "x", S, "me").reentrant, "the new holder after a release is found");
 	fenced_token = b.token;
 	pass(TTL);
-	ok(!acquire_as(5, "x", S, "you").reentrant, "lapsed: a new holder");
-	ok(acquire_as(5, "x", S, "you").reentrant, "which is found");
+	ok(!acquire_as(5, "x", S, "you").reentrant, "the owner of a lapsed holder gets a new holder");
+	ok(acquire_as(5, "x", S, "you").reentrant, "the new holder next to a lapsed one is found");
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
-	ok(acquire_as(5, "x", S, "you").reentrant, "also when the lapsed one has gone");
+	ok(acquire_as(5, "x", S, "you").reentrant, "the new holder is found after the end of the lapsed one");
 	batch();
 	stop();
 }
 
-/* Each was acquired by a process of its own. */
+/* Each holder was acquired by another process. */
 static void
 test_acquirers(void)
 {
@@ -223,7 +223,7 @@ test_acquirers(void)
 		apply(cmd);
 		commit(1);
 	}
-	ok(clock() - begun < STALL, "holders of many processes");
+	ok(clock() - begun < STALL, "acquires of many processes are fast");
 	batch();
 	stop();
 }

@@ -1,6 +1,6 @@
 /*
  * A transaction with very many holds: its end must not delay the manager's other
- * requests for longer than it takes to look at each hold once.
+ * requests for longer than one pass over all holds takes.
  */
 /* Promises: - */
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "fixture.h"
 
 #define MANY 100000
-/* A manager that does not run for so long counts as stalled. */
+/* clock ticks; a manager that does not run for a second counts as stalled */
 #define STALL ((double) CLOCKS_PER_SEC)
 
 static LeReply
@@ -34,8 +34,8 @@ test_one_lock(void)
 	batch();
 	begun = clock();
 	commit(1);
-	is_int(acquire(1, "y", X).status, LE_OK, "a commit of very many holds of one lock");
-	ok(clock() - begun < STALL, "is forgotten at once");
+	is_int(acquire(1, "y", X).status, LE_OK, "a lock is acquired after a commit of very many holds");
+	ok(clock() - begun < STALL, "a commit of very many holds of one lock is fast");
 	stop();
 
 	start();
@@ -47,8 +47,8 @@ test_one_lock(void)
 	batch();
 	begun = clock();
 	undo(1, 1);
-	ok(clock() - begun < STALL, "so is a rollback");
-	is_int(acquire(2, "x", X).status, LE_WAITING, "which leaves the hold of before");
+	ok(clock() - begun < STALL, "a rollback of very many holds of one lock is fast");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "the rollback keeps the hold of an earlier transaction");
 	stop();
 }
 
@@ -63,14 +63,16 @@ test_many_locks(void)
 	batch();
 	begun = clock();
 	undo(1, 2);
-	ok(clock() - begun < STALL, "a rollback to a savepoint behind very many locks");
+	ok(clock() - begun < STALL, "a rollback to a savepoint after very many locks is fast");
 	batch();
-	is_int(acquire_numbered(2, MANY - 1, 1).status, LE_OK, "gives back what came after it");
-	is_int(acquire_numbered(2, 0, 1).status, LE_NOT_GRANTED, "and nothing else");
+	is_int(acquire_numbered(2, MANY - 1, 1).status, LE_OK,
+		   "the rollback to the savepoint releases a later lock");
+	is_int(acquire_numbered(2, 0, 1).status, LE_NOT_GRANTED,
+		   "the rollback to the savepoint releases no earlier lock");
 	stop();
 }
 
-/* Holds of one entry side by side and apart, when its end takes them all. */
+/* Holds of one entry, adjacent and separate, when the end of the entry removes them all. */
 static void
 test_mixed(void)
 {
@@ -86,9 +88,12 @@ test_mixed(void)
 	release(2, "x", x.token);
 	undo(1, 1);
 	batch();
-	is_int(acquire(3, "x", X).status, LE_OK, "a lock with fewer holds left than were taken");
-	is_int(acquire(3, "y", X).status, LE_OK, "is undone with those");
-	is_int(acquire(3, "z", X).status, LE_OK, "that lie between");
+	is_int(acquire(3, "x", X).status, LE_OK,
+		   "the first of three interleaved locks is free after the rollback");
+	is_int(acquire(3, "y", X).status, LE_OK,
+		   "the second of three interleaved locks is free after the rollback");
+	is_int(acquire(3, "z", X).status, LE_OK,
+		   "the third of three interleaved locks is free after the rollback");
 	stop();
 }
 

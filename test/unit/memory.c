@@ -33,7 +33,7 @@ write_script(void)
 	}
 }
 
-/* Runs the script; command number which has so many allocations only. */
+/* Runs the script, in which only one command has a limited number of allocations. */
 static bool
 run(int which, int64_t allocations)
 {
@@ -53,7 +53,7 @@ run(int which, int64_t allocations)
 			allocations_left = -1;
 			le_core_check(core);
 			if (failed != refused)
-				ok(false, "it fails if any allocation does");
+				ok(false, "a command fails exactly if an allocation fails");
 			if (failed && le_core_next_revision(core) != revision)
 				ok(false, "a failed reserve changes nothing");
 		}
@@ -87,11 +87,11 @@ test_each_allocation(bool once)
 	}
 	refuse_once = false;
 	ok(failures > nscript,
-	   once ? "every allocation fails, alone" : "every allocation of every command fails once");
+	   once ? "every single allocation fails once" : "every allocation of every command fails once");
 	is_int(blocks, 0, "all memory is returned");
 }
 
-/* Granting, ending and expiring take no memory at all. */
+/* Granting, ending and expiring allocate no memory. */
 static void
 test_apply_needs_none(void)
 {
@@ -106,7 +106,7 @@ test_apply_needs_none(void)
 	}
 	allocations_left = -1;
 	ok(true, "expiry takes no memory");
-	is_int(le_core_lock_count(core), 0, "and nothing is left");
+	is_int(le_core_lock_count(core), 0, "no lock is left after the expiry");
 	stop();
 }
 
@@ -119,7 +119,7 @@ test_create(void)
 	{
 		allocations_left = n;
 		ok(le_core_create(&env, SESSIONS, FIRST) == NULL, "no core without memory");
-		is_int(blocks, 0, "and nothing left of it");
+		is_int(blocks, 0, "no memory is left of the failed core");
 	}
 	allocations_left = -1;
 }
@@ -156,7 +156,7 @@ test_load(void)
 			break;
 		failures++;
 	}
-	ok(failures > 5, "loading fails at each allocation without a trace");
+	ok(failures > 5, "a load that fails at any allocation leaves no memory");
 }
 
 int

@@ -10,7 +10,7 @@ static int64_t lease_id;
 static uint64_t seen;
 static uint32_t walked;
 
-/* What the client believes. */
+/* The state that the client assumes. */
 static int64_t known[MOST];
 static bool known_held[MOST];
 static int nknown;
@@ -68,7 +68,7 @@ forget(int64_t token)
 	return false;
 }
 
-/* Read the news since the client looked last, at most so many; the losses between them in their order. */
+/* Reads at most this many news since the client's last read, and the losses in between, in order. */
 static bool
 look(int most)
 {
@@ -104,7 +104,7 @@ look(int most)
 	return true;
 }
 
-/* Is what it believes what there is? */
+/* Returns whether the client's assumed state is the real one. */
 static bool
 believes_truth(void)
 {
@@ -143,27 +143,28 @@ test_each_kind(void)
 
 	begin();
 	ok(le_news_after(lease(), 0, NULL, &walked) == NULL && le_news_loss(lease(), 0, 0) == NULL,
-	   "a new lease has none");
+	   "a new lease has no news");
 	held = ask("a", false);
 	ok(le_news_after(lease(), 0, NULL, &walked)->token == held.token, "a grant is news");
 	other = acquire(2, "b", X);
 	place = ask("b", true);
 	seen = lease()->newest;
-	ok(le_news_after(lease(), seen, NULL, &walked) == NULL, "what was seen is no news");
+	ok(le_news_after(lease(), seen, NULL, &walked) == NULL, "seen news are not returned");
 	release(2, "b", other.token);
-	ok(le_news_after(lease(), seen, NULL, &walked)->token == place.token, "that a place was granted is");
+	ok(le_news_after(lease(), seen, NULL, &walked)->token == place.token, "the grant of a place is news");
 	ok(le_news_after(lease(), seen, le_news_after(lease(), seen, NULL, &walked), &walked) == NULL,
-	   "and nothing else");
-	ok(le_news_after(lease(), 0, NULL, &walked)->token == held.token, "from the beginning all is");
+	   "only the grant of the place is news");
+	ok(le_news_after(lease(), 0, NULL, &walked)->token == held.token,
+	   "from the beginning, all entries are news");
 
-	/* ends */
+	/* ends of entries */
 	seen = lease()->newest;
 	force("a");
 	is_int(le_news_loss(lease(), seen, 0)->token, held.token, "a forced end is a loss");
-	is_int(le_news_loss(lease(), seen, 0)->how, LE_END_FORCED, "and says how");
+	is_int(le_news_loss(lease(), seen, 0)->how, LE_END_FORCED, "a forced end is a loss with its reason");
 	seen = lease()->newest;
 	release(3, "b", place.token);
-	is_int(le_news_loss(lease(), seen, 0)->how, LE_END_RELEASED, "so is a release by others");
+	is_int(le_news_loss(lease(), seen, 0)->how, LE_END_RELEASED, "a release by another session is a loss");
 	seen = lease()->newest;
 	held = ask("c", false);
 	seen = lease()->newest;
@@ -172,9 +173,9 @@ test_each_kind(void)
 
 		cmd.token = held.token;
 		cmd.lease = lease_id;
-		is_int(apply(cmd).status, LE_OK, "its own client releases");
+		is_int(apply(cmd).status, LE_OK, "the client of the lease releases");
 	}
-	ok(le_news_loss(lease(), seen, 0) == NULL, "and is not told");
+	ok(le_news_loss(lease(), seen, 0) == NULL, "a release by the client of the lease is no loss");
 	stop();
 }
 
@@ -189,15 +190,16 @@ test_too_many_losses(void)
 		ask(name, false);
 		force(name);
 	}
-	ok(le_news_kept(lease(), 0), "so many losses are kept");
+	ok(le_news_kept(lease(), 0), "all losses are kept up to the limit");
 	ask(name, false);
 	force(name);
-	ok(!le_news_kept(lease(), 0), "of one more the oldest is not");
-	ok(le_news_kept(lease(), le_news_loss(lease(), 0, 0)->number - 1), "who has seen that misses nothing");
+	ok(!le_news_kept(lease(), 0), "the oldest loss is dropped after one more");
+	ok(le_news_kept(lease(), le_news_loss(lease(), 0, 0)->number - 1),
+	   "a client that has seen the dropped loss misses nothing");
 	stop();
 }
 
-/* A request that cannot be undone is committed at once: the end of its transaction changes nothing. */
+/* A request that cannot be undone is committed immediately: the end of its transaction changes nothing. */
 static void
 test_not_undone(void)
 {
@@ -221,9 +223,10 @@ test_not_undone(void)
 	undo(1, 1);
 	ok(find_token(held.token)->state == LE_STATE_HELD && find_token(place.token)->state == LE_STATE_QUEUED,
 	   "a hold and a place stay after a rollback");
-	is_int(find_token(group.token)->state, LE_STATE_HELD, "so do several names");
+	is_int(find_token(group.token)->state, LE_STATE_HELD, "a group stays after a rollback");
 	end_session(1);
-	ok(find_token(held.token) != NULL && find_token(place.token) != NULL, "and after the end of the session");
+	ok(find_token(held.token) != NULL && find_token(place.token) != NULL,
+	   "a hold and a place stay after the end of the session");
 	stop();
 }
 
@@ -231,16 +234,18 @@ static void
 test_calls(void)
 {
 	begin();
-	ok(le_core_take_call(core, lease(), 1), "the first call");
-	ok(!le_core_take_call(core, lease(), 1), "not again");
-	ok(le_core_take_call(core, lease(), 5) && !le_core_take_call(core, lease(), 4), "nor an older one");
+	ok(le_core_take_call(core, lease(), 1), "the first call is accepted");
+	ok(!le_core_take_call(core, lease(), 1), "a repeated call is rejected");
+	ok(le_core_take_call(core, lease(), 5) && !le_core_take_call(core, lease(), 4),
+	   "an older call is rejected");
 	ask("a", false);
 	batch();
 	seen = lease()->newest;
-	ok(le_news_kept(lease(), seen), "some news were seen");
+	ok(le_news_kept(lease(), seen), "the news that the client has seen are kept");
 
-	/* a batch that fails: its calls are made again, others are not */
-	ok(le_core_take_call(core, lease(), 6) && le_core_take_call(core, lease(), 7), "two calls of a batch");
+	/* The calls of a failed batch are repeated, others are not. */
+	ok(le_core_take_call(core, lease(), 6) && le_core_take_call(core, lease(), 7),
+	   "two calls of a batch are accepted");
 	{
 		LeCore *failed = start_reload();
 
@@ -248,14 +253,14 @@ test_calls(void)
 		load_done();
 		le_core_destroy(failed);
 	}
-	ok(!le_core_take_call(core, lease(), 5), "which has failed: the calls before it are old");
-	ok(le_core_take_call(core, lease(), 6), "its own are not");
-	ok(!le_news_kept(lease(), seen), "and who has seen the news before is told all");
-	ok(lease()->newest > seen, "by higher numbers");
+	ok(!le_core_take_call(core, lease(), 5), "a call from before the failed batch is rejected");
+	ok(le_core_take_call(core, lease(), 6), "a call of the failed batch is accepted again");
+	ok(!le_news_kept(lease(), seen), "news from before the failed batch are not kept");
+	ok(lease()->newest > seen, "news after the failed batch have higher numbers");
 	stop();
 }
 
-/* Whatever happens between its looks, and however little it reads in each. */
+/* Random changes between the client's reads, and few news in each read. */
 static void
 test_random(unsigned seed)
 {
@@ -291,7 +296,7 @@ test_random(unsigned seed)
 				break;
 			case 6:
 			{
-				/* its own client releases what it knows, or what it has never heard of */
+				/* The client releases an entry that it knows, or one that it has never seen. */
 				LeCommand cmd = command(LE_CMD_RELEASE, 1, name);
 
 				cmd.lease = lease_id;
@@ -313,7 +318,7 @@ test_random(unsigned seed)
 			batch();
 		le_core_check(core);
 	}
-	is_int(wrong, 0, "the client knows what hangs on its lease");
+	is_int(wrong, 0, "the client knows the entries on its lease");
 	stop();
 }
 

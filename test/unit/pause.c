@@ -15,7 +15,7 @@ start(void)
 	le_pause_init(&pause, now);
 }
 
-/* It does not run for so long; returns by how much deadlines move. */
+/* Simulates a stop of this length; returns by how much deadlines move. */
 static LeTime
 stop_for(LeTime time)
 {
@@ -43,9 +43,9 @@ test_stopped(void)
 {
 	start();
 	is_int(stop_for(LE_SECOND), 0, "a second is no pause");
-	is_int(core_time(), LE_SECOND, "it counts");
-	is_int(stop_for(5 * LE_SECOND), 5 * LE_SECOND, "more is one");
-	is_int(core_time(), LE_SECOND, "of which nothing counts");
+	is_int(core_time(), LE_SECOND, "a second without a run counts");
+	is_int(stop_for(5 * LE_SECOND), 5 * LE_SECOND, "more than a second is a pause");
+	is_int(core_time(), LE_SECOND, "a pause does not count");
 }
 
 static void
@@ -53,35 +53,36 @@ test_since(void)
 {
 	start();
 	now += 5 * LE_SECOND;
-	is_int(le_pause_since(&pause, 0, LE_NEVER, now), START, "a busy process was last seen when it looked");
+	is_int(le_pause_since(&pause, 0, LE_NEVER, now), START, "a busy process was last seen at its last check");
 	is_int(le_pause_since(&pause, START + LE_SECOND, LE_NEVER, now), START + LE_SECOND,
-		   "one that slept, when it wanted to wake up");
-	is_int(le_pause_since(&pause, now + LE_SECOND, LE_NEVER, now), now, "which may be later than it did");
+		   "a sleeping process was last seen when it should have woken up");
+	is_int(le_pause_since(&pause, now + LE_SECOND, LE_NEVER, now), now,
+		   "a process that woke up early was last seen now");
 	is_int(le_pause_since(&pause, now + LE_SECOND, START + 2 * LE_SECOND, now), START + 2 * LE_SECOND,
-		   "or when a request rang, and nobody looked");
+		   "a sleeping process was last seen when a request rang");
 	is_int(le_pause_since(&pause, START + LE_SECOND, START + 2 * LE_SECOND, now), START + LE_SECOND,
-		   "whichever was first");
+		   "the earlier of ring and wake-up counts");
 	is_int(le_pause_since(&pause, now, START - LE_SECOND, now), now,
-		   "a ring before the last look says nothing");
+		   "a ring before the last check does not count");
 }
 
-/* A disk that stalls for each flush: a dead holder's lease has to end some time. */
+/* A disk stalls for each flush: the lease of a dead holder must nevertheless end at some time. */
 static void
 test_in_row(void)
 {
 	start();
 	for (int i = 0; i < LE_PAUSES_IN_ROW; i++)
 	{
-		is_int(stop_for(3 * LE_SECOND), 3 * LE_SECOND, "one of the first pauses in a row");
+		is_int(stop_for(3 * LE_SECOND), 3 * LE_SECOND, "the first pauses in a row do not count");
 		run_for(100 * LE_MS);
 	}
-	is_int(stop_for(3 * LE_SECOND), 2 * LE_SECOND, "a second of each further one counts");
+	is_int(stop_for(3 * LE_SECOND), 2 * LE_SECOND, "a second of a further pause in a row counts");
 	run_for(100 * LE_MS);
-	is_int(stop_for(3 * LE_SECOND), 2 * LE_SECOND, "of each");
+	is_int(stop_for(3 * LE_SECOND), 2 * LE_SECOND, "a second of each further pause in a row counts");
 	run_for(LE_PAUSE);
-	is_int(stop_for(3 * LE_SECOND), 3 * LE_SECOND, "until it has run for a second");
+	is_int(stop_for(3 * LE_SECOND), 3 * LE_SECOND, "a pause after a second of run time does not count");
 	is_int(core_time(), LE_PAUSES_IN_ROW * 100 * LE_MS + 2 * LE_SECOND + 100 * LE_MS + LE_PAUSE,
-		   "what counted is what passed for leases");
+		   "the counted time is the time that has passed for leases");
 }
 
 static void
@@ -91,42 +92,44 @@ test_broken(void)
 	run_for(LE_SECOND);
 	le_pause_broken(&pause);
 	run_for(500 * LE_MS);
-	is_int(le_pause_mended(&pause, now), 0, "a batch that fails and is read back costs time that counts");
-	is_int(core_time(), 1500 * LE_MS, "from when it began");
+	is_int(le_pause_mended(&pause, now), 0, "the time of a failed batch and its reload counts");
+	is_int(core_time(), 1500 * LE_MS, "the time of a failed batch counts from its begin");
 
 	le_pause_broken(&pause);
 	run_for(100 * LE_MS);
 	le_pause_refused(&pause);
 	run_for(300 * LE_MS);
-	is_int(le_pause_mended(&pause, now), 400 * LE_MS, "no time counts in which requests were refused");
-	is_int(core_time(), 1500 * LE_MS, "however short");
+	is_int(le_pause_mended(&pause, now), 400 * LE_MS, "time in which requests were rejected does not count");
+	is_int(core_time(), 1500 * LE_MS, "a short time in which requests were rejected does not count");
 
 	run_for(100 * LE_MS);
 	le_pause_broken(&pause);
 	le_pause_broken(&pause);
-	is_int(stop_for(4 * LE_SECOND), 0, "a stop meanwhile");
+	is_int(stop_for(4 * LE_SECOND), 0,
+		   "a stop while requests are rejected does not move deadlines by itself");
 	le_pause_broken(&pause);
 	now += LE_SECOND;
-	is_int(le_pause_mended(&pause, now), 5 * LE_SECOND, "is not counted twice");
-	is_int(core_time(), 1600 * LE_MS, "nor is the way back");
-	is_int(le_pause_seen(&pause, pause.seen_at, now), 0, "the next batch sees nothing of it");
-	is_int(le_pause_mended(&pause, now + LE_SECOND), 0, "what was not broken is not mended");
+	is_int(le_pause_mended(&pause, now), 5 * LE_SECOND, "a stop while requests are rejected is counted once");
+	is_int(core_time(), 1600 * LE_MS, "the time of the reload does not count");
+	is_int(le_pause_seen(&pause, pause.seen_at, now), 0, "the next batch sees no pause");
+	is_int(le_pause_mended(&pause, now + LE_SECOND), 0, "mending without a failure moves no deadline");
 
 	start();
 	le_pause_broken(&pause);
 	le_pause_refused(&pause);
 	run_for(100 * LE_MS);
-	is_int(le_pause_mended(&pause, now), 100 * LE_MS, "requests were refused for a moment");
+	is_int(le_pause_mended(&pause, now), 100 * LE_MS,
+		   "a short time in which requests were rejected moves deadlines");
 	le_pause_broken(&pause);
 	run_for(200 * LE_MS);
-	is_int(le_pause_mended(&pause, now), 0, "the next time they are not: that counts");
+	is_int(le_pause_mended(&pause, now), 0, "a later failure without rejected requests counts");
 	le_pause_broken(&pause);
 	run_for(LE_PAUSE);
-	is_int(le_pause_mended(&pause, now), 0, "for as long as a pause may be");
+	is_int(le_pause_mended(&pause, now), 0, "a failure up to the length of a pause counts");
 	le_pause_broken(&pause);
 	run_for(LE_PAUSE);
 	now++;
-	is_int(le_pause_mended(&pause, now), LE_PAUSE + 1, "and no longer");
+	is_int(le_pause_mended(&pause, now), LE_PAUSE + 1, "a failure longer than a pause does not count");
 }
 
 int

@@ -29,29 +29,30 @@ test_count(void)
 	start();
 	a = permit(1, 2);
 	b = permit(2, 2);
-	ok(a.status == LE_OK && b.status == LE_OK, "as many as there are permits");
-	is_int(permit(3, 2).status, LE_WAITING, "and no more");
-	is_int(permit(4, 3).status, LE_BAD_PERMITS, "another size while in use is refused");
-	is_int(permit(4, 3).permits, 2, "naming the one in use");
-	is_int(acquire(4, "x", X).status, LE_BAD_MODE, "so is another use");
+	ok(a.status == LE_OK && b.status == LE_OK, "all permits are granted");
+	is_int(permit(3, 2).status, LE_WAITING, "a request for one permit more waits");
+	is_int(permit(4, 3).status, LE_BAD_PERMITS, "another number of permits is rejected while in use");
+	is_int(permit(4, 3).permits, 2, "the rejection returns the number in use");
+	is_int(acquire(4, "x", X).status, LE_BAD_MODE,
+		   "an exclusive request is rejected while permits are in use");
 	release(1, "x", a.token);
 	batch();
-	ok(got(3, LE_OK), "what comes back goes to the next");
+	ok(got(3, LE_OK), "a released permit is granted to the waiter");
 	release(2, "x", b.token);
 	release(3, "x", told[3].token);
 	batch();
-	is_int(permit(5, 7).status, LE_OK, "unused, it may have another size");
+	is_int(permit(5, 7).status, LE_OK, "an unused name can get another number of permits");
 	stop();
 
 	start();
 	permit(1, 2);
 	commit(1);
-	is_int(permit(1, 2).status, LE_OK, "one connection may have several");
+	is_int(permit(1, 2).status, LE_OK, "one connection can have several permits");
 	{
 		LeCommand cmd = request(1, "x", P, 0);
 
 		cmd.permits = 2;
-		is_int(apply(cmd).status, LE_NOT_GRANTED, "each counts for itself");
+		is_int(apply(cmd).status, LE_NOT_GRANTED, "each permit of a connection counts");
 	}
 	stop();
 }
@@ -62,25 +63,25 @@ test_set(void)
 	LeReply held_by[4];
 
 	start();
-	is_int(set_permits(3).status, LE_NOT_HELD, "nothing to set while unused");
+	is_int(set_permits(3).status, LE_NOT_HELD, "SET_PERMITS of an unused name is rejected");
 	for (uint32_t i = 0; i < 4; i++)
 		held_by[i] = permit(i + 1, 2);
 	batch();
-	is_int(set_permits(4).permits, 2, "the old number is told");
+	is_int(set_permits(4).permits, 2, "SET_PERMITS returns the old number");
 	batch();
-	ok(got(3, LE_OK) && got(4, LE_OK), "raising wakes waiters");
-	is_int(permit(5, 2).status, LE_BAD_PERMITS, "the new number counts");
+	ok(got(3, LE_OK) && got(4, LE_OK), "a higher number grants waiters");
+	is_int(permit(5, 2).status, LE_BAD_PERMITS, "a request with the old number is rejected");
 	permit(5, 4);
 	set_permits(1);
 	for (uint32_t i = 0; i < 3; i++)
 	{
 		release(i + 1, "x", held_by[i].token);
 		batch();
-		ok(!was_told[5], "lowering takes effect as permits come back");
+		ok(!was_told[5], "with a lower number, releases do not grant waiters at first");
 	}
 	release(4, "x", held_by[3].token);
 	batch();
-	ok(got(5, LE_OK), "down to the new number");
+	ok(got(5, LE_OK), "a waiter is granted when fewer permits than the new number are held");
 	acquire(6, "y", X);
 	{
 		LeCommand cmd = command(LE_CMD_SET_PERMITS, 0, "y");
@@ -92,7 +93,7 @@ test_set(void)
 	stop();
 }
 
-/* Rights that were looked at say nothing of a role that has come since. */
+/* Checked rights do not cover a role that has acquired a permit since the check. */
 static void
 test_rights(void)
 {
@@ -104,23 +105,23 @@ test_rights(void)
 	cmd.permits = 2;
 	cmd.role = ROLE + 1;
 	reply = apply(cmd);
-	is_int(reply.status, LE_OK, "a permit of another role");
+	is_int(reply.status, LE_OK, "another role is granted a permit");
 	batch();
 	set.permits = 3;
 	set.value = (LeText){(const char *) roles, sizeof(roles[0])};
-	is_int(apply(set).status, LE_DENIED, "whose rights were not looked at");
-	is_int(permit(2, 2).status, LE_OK, "the number stays");
+	is_int(apply(set).status, LE_DENIED, "SET_PERMITS is denied if the rights on one role were not checked");
+	is_int(permit(2, 2).status, LE_OK, "the number of permits is unchanged");
 	batch();
 	set.value.len = sizeof(roles);
-	is_int(apply(set).permits, 2, "with both roles");
+	is_int(apply(set).permits, 2, "SET_PERMITS succeeds if both roles were checked");
 	set.value.data = NULL;
 	set.value.len = 0;
-	is_int(apply(set).status, LE_DENIED, "none was looked at");
+	is_int(apply(set).status, LE_DENIED, "SET_PERMITS is denied if no role was checked");
 	set.any_role = true;
-	is_int(apply(set).permits, 3, "who may always names none");
+	is_int(apply(set).permits, 3, "SET_PERMITS with the right for any role succeeds");
 	batch();
 
-	/* a name that the other role has closed, for which somebody waits */
+	/* a name that the other role has closed, with a waiter */
 	cmd = command(LE_CMD_RELEASE, 1, "x");
 	cmd.role = ROLE + 1;
 	cmd.token = reply.token;
@@ -132,9 +133,10 @@ test_rights(void)
 	set.any_role = false;
 	set.permits = 4;
 	set.value = (LeText){(const char *) roles, sizeof(roles[0])};
-	is_int(apply(set).status, LE_DENIED, "nor is who has closed it");
+	is_int(apply(set).status, LE_DENIED,
+		   "SET_PERMITS is denied if the role that closed the name was not checked");
 	set.value.len = sizeof(roles);
-	is_int(apply(set).permits, 3, "until it is looked at");
+	is_int(apply(set).permits, 3, "SET_PERMITS succeeds if the role that closed the name was checked");
 	stop();
 }
 

@@ -1,4 +1,4 @@
-/* Queue places: entered by one call, awaited by others. */
+/* Places: created by one call, awaited by others. */
 /* Promises: Q */
 #include "fixture.h"
 
@@ -13,20 +13,21 @@ test_await(void)
 	a = acquire(1, "x", X);
 	p = enqueue(2, "x", X);
 	q = enqueue(3, "x", X);
-	is_int(p.status, LE_QUEUED, "else there is a place");
-	ok(p.position == 1 && q.position == 2, "with a position");
-	is_int(await(2, "x", p.token, 0).status, LE_QUEUED, "not yet");
-	is_int(on_token(LE_CMD_RENEW, 2, "x", p.token).status, LE_QUEUED, "a place is not renewed");
-	is_int(await(5, "x", p.token, LE_SECOND).status, LE_WAITING, "anybody of the role may wait for it");
+	is_int(p.status, LE_QUEUED, "a held lock gives a place");
+	ok(p.position == 1 && q.position == 2, "a place has a position");
+	is_int(await(2, "x", p.token, 0).status, LE_QUEUED, "an AWAIT without a wait returns QUEUED");
+	is_int(on_token(LE_CMD_RENEW, 2, "x", p.token).status, LE_QUEUED, "a renewal of a place returns QUEUED");
+	is_int(await(5, "x", p.token, LE_SECOND).status, LE_WAITING,
+		   "any session of the role can wait for a place");
 	pass(LE_SECOND);
-	ok(got(5, LE_QUEUED), "the wait runs out, the place stays");
+	ok(got(5, LE_QUEUED), "a wait for a place times out with QUEUED");
 	await(5, "x", p.token, LE_WAIT_FOREVER);
 	release(1, "x", a.token);
 	batch();
-	ok(got(5, LE_OK) && told[5].token == p.token, "granted: told to who waits");
-	is_int(await(2, "x", p.token, 0).status, LE_OK, "and to who asks");
-	is_int(release(3, "x", q.token).status, LE_OK, "releasing a place leaves the queue");
-	is_int(await(3, "x", q.token, 0).status, LE_LOST, "then it is gone");
+	ok(got(5, LE_OK) && told[5].token == p.token, "a waiting call gets the grant of the place");
+	is_int(await(2, "x", p.token, 0).status, LE_OK, "an AWAIT of a granted place returns LE_OK");
+	is_int(release(3, "x", q.token).status, LE_OK, "a place can be released");
+	is_int(await(3, "x", q.token, 0).status, LE_LOST, "a released place is lost");
 	stop();
 }
 
@@ -42,7 +43,7 @@ test_released_while_awaited(void)
 	batch();
 	release(2, "x", p.token);
 	batch();
-	ok(got(3, LE_LOST), "who waits for a place that is given up learns that it is gone");
+	ok(got(3, LE_LOST), "a waiting call gets LE_LOST when its place is released");
 	stop();
 }
 
@@ -55,18 +56,20 @@ test_displaced(void)
 	acquire(1, "x", X);
 	p = enqueue(2, "x", X);
 	commit(2);
-	is_int(await(3, "x", p.token, LE_WAIT_FOREVER).displaced_session, 0, "nobody waits for a new place");
+	is_int(await(3, "x", p.token, LE_WAIT_FOREVER).displaced_session, 0,
+		   "the first wait for a place displaces no other one");
 	batch();
 	q = await(4, "x", p.token, LE_SECOND);
-	is_int(q.status, LE_WAITING, "a second wait for a place");
-	ok(q.displaced_session == 103 && q.displaced_sessno == 3 && q.displaced_request == 1, "takes it over");
+	is_int(q.status, LE_WAITING, "a second wait for a place waits");
+	ok(q.displaced_session == 103 && q.displaced_sessno == 3 && q.displaced_request == 1,
+	   "a second wait for a place displaces the first one");
 	undo(3, 1);
 	end_session(3);
 	batch();
-	ok(!was_told[3] && !was_told[4], "the end of the first does not matter any more");
+	ok(!was_told[3] && !was_told[4], "the end of the displaced session does not end the place");
 	release(1, "x", FIRST);
 	batch();
-	ok(got(4, LE_OK) && !was_told[3], "the grant is told to the second");
+	ok(got(4, LE_OK) && !was_told[3], "the second call gets the grant");
 	stop();
 }
 
@@ -80,9 +83,10 @@ test_check(void)
 	p = enqueue(2, "x", X);
 	acquire(3, "x", X);
 	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token).status, LE_QUEUED, "a place is queued");
-	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token + 1).status, LE_NOT_HELD, "a blocked call is nothing");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token + 1).status, LE_NOT_HELD,
+		   "a CHECK of a blocked call returns NOT HELD");
 	release(1, "x", FIRST);
-	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token).status, LE_OK, "then a holder");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token).status, LE_OK, "a granted place is a holder");
 	stop();
 }
 
@@ -107,23 +111,23 @@ test_ttl(void)
 	is_int(await(2, "x", p.token, 0).status, LE_QUEUED, "a place lasts for its TTL");
 	pass(TTL - 1);
 	keep_holder();
-	is_int(await(2, "x", p.token, LE_WAIT_FOREVER).status, LE_WAITING, "each call renews it");
+	is_int(await(2, "x", p.token, LE_WAIT_FOREVER).status, LE_WAITING, "each AWAIT renews the place");
 	for (int i = 0; i < 3; i++)
 	{
 		pass(TTL - 1);
 		keep_holder();
 	}
 	batch();
-	ok(find_token(p.token) != NULL, "a wait keeps it");
+	ok(find_token(p.token) != NULL, "a waiting call keeps its place");
 
-	/* the wait is cancelled: from here on it is on its own */
+	/* The wait is cancelled: from here on, the place has its own deadline. */
 	undo(2, 1);
 	batch();
 	pass(TTL - 1);
 	keep_holder();
-	ok(find_token(p.token) != NULL, "it lasts for a TTL after the wait");
+	ok(find_token(p.token) != NULL, "a place lasts for a TTL after its wait");
 	pass(1);
-	is_int(await(2, "x", p.token, 0).status, LE_LOST, "and no longer");
+	is_int(await(2, "x", p.token, 0).status, LE_LOST, "a place ends a TTL after its wait");
 	stop();
 }
 
@@ -139,12 +143,13 @@ test_row(void)
 	entry = find_token(p.token);
 	ok(le_next_dirty_place(core, NULL) == entry, "a place has a row");
 	batch();
-	ok(entry->waiter->row.on_disk && entry->lsn == lsn, "written");
+	ok(entry->waiter->row.on_disk && entry->lsn == lsn, "the row of a place is written");
 	release(1, "x", FIRST);
 	ok(le_next_dirty_place(core, NULL) == entry && entry->state == LE_STATE_HELD,
-	   "deleted when it is granted");
+	   "the row of a granted place is deleted");
 	batch();
-	ok(entry->waiter == NULL && le_next_dirty_place(core, NULL) == NULL, "and nothing is left of the wait");
+	ok(entry->waiter == NULL && le_next_dirty_place(core, NULL) == NULL,
+	   "no waiter is left of a granted place");
 	stop();
 }
 
@@ -162,21 +167,21 @@ test_election(void)
 	a = apply(cmd);
 	batch();
 	cmd.value = text("host2:5432");
-	ok(apply(cmd).reentrant, "campaigning again while leader");
-	is_int(find_token(a.token)->value_len, 10, "is a proclaim");
-	ok(slot_is_dirty(a.token), "and is written");
+	ok(apply(cmd).reentrant, "a leader campaigns again");
+	is_int(find_token(a.token)->value_len, 10, "a second campaign of the leader replaces the value");
+	ok(slot_is_dirty(a.token), "a second campaign of the leader is written");
 	cmd = command(LE_CMD_PROCLAIM, 1, "x");
 	cmd.kind = LE_KIND_ELECTION;
 	cmd.token = a.token;
 	cmd.value = text("h3");
-	is_int(apply(cmd).status, LE_OK, "a proclaim");
-	is_int(find_token(a.token)->value_len, 2, "changes the value");
+	is_int(apply(cmd).status, LE_OK, "a leader proclaims");
+	is_int(find_token(a.token)->value_len, 2, "a proclamation replaces the value");
 	cmd.token = a.token + 1;
-	is_int(apply(cmd).status, LE_NOT_HELD, "of the leader only");
+	is_int(apply(cmd).status, LE_NOT_HELD, "only the leader can proclaim");
 	stop();
 }
 
-/* The queue is long, or the lease has many places: the one that is asked for again is found in either list. */
+/* A long queue, or a lease with many places: a requested place is found in either list. */
 static void
 test_again_among_many(void)
 {
@@ -203,12 +208,12 @@ test_again_among_many(void)
 		token = apply(cmd).token;
 		acquire(16, "x", X);
 		batch();
-		is_int(apply(cmd).token, token, "the same place");
+		is_int(apply(cmd).token, token, "a repeated request finds its place in either list");
 		stop();
 	}
 }
 
-/* An answer leaves no trace in the list of the next batch's answers. */
+/* A reply leaves nothing in the list of replies for the next batch. */
 static void
 test_answered_again(void)
 {
@@ -222,13 +227,13 @@ test_answered_again(void)
 	await(1, "x", places[0], LE_SECOND);
 	await(2, "x", places[1], LE_SECOND);
 	pass(LE_SECOND);
-	ok(got(1, LE_QUEUED) && got(2, LE_QUEUED), "two waits for places are over in one batch");
+	ok(got(1, LE_QUEUED) && got(2, LE_QUEUED), "two waits for places time out in one batch");
 	await(2, "x", places[1], LE_SECOND);
 	await(1, "x", places[0], LE_SECOND / 2);
 	pass(LE_SECOND / 2);
-	ok(got(1, LE_QUEUED) && !was_told[2], "the next time only one, and only that one is told");
+	ok(got(1, LE_QUEUED) && !was_told[2], "only the first wait times out in the next batch");
 	pass(LE_SECOND / 2);
-	ok(got(2, LE_QUEUED) && !was_told[1], "and then the other");
+	ok(got(2, LE_QUEUED) && !was_told[1], "only the second wait times out in the batch after that");
 	stop();
 }
 

@@ -6,7 +6,7 @@
 static uint64_t inserted; /* rows */
 static uint64_t recycled;
 
-/* As the store does. */
+/* Simulates the store. */
 static void
 write_rows(void)
 {
@@ -68,16 +68,16 @@ test_lent(void)
 	is_int(le_core_lock_count(core), 1, "an idle lock is kept");
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	b = take("b");
-	ok(slot_of(b)->row.locator == 1 && inserted == 1, "until another one takes its row");
-	is_int(le_core_lock_count(core), 1, "then it goes");
+	ok(slot_of(b)->row.locator == 1 && inserted == 1, "another lock gets the row of an idle lock");
+	is_int(le_core_lock_count(core), 1, "a lock whose row was recycled is removed");
 	a = take("a");
-	ok(slot_of(a)->row.locator == 2, "and comes back with a new row");
+	ok(slot_of(a)->row.locator == 2, "a removed lock gets a new row");
 	wait_idle(LE_LINGER + LE_LINGER_STEP);
-	ok(held("a", a.token) && held("b", b.token), "of two held locks nothing is taken");
+	ok(held("a", a.token) && held("b", b.token), "rows of held locks are not recycled");
 	stop();
 }
 
-/* The one that has been idle longest, and not before a while. */
+/* The lock that has been idle longest gives its row away, but not before a while. */
 static void
 test_longest(void)
 {
@@ -92,18 +92,18 @@ test_longest(void)
 	is_int(slot_of(c)->row.locator, 3, "a row that has just become idle is not recycled");
 	wait_idle(LE_IDLE_BEFORE_RECYCLED - 1);
 	a = take("a");
-	is_int(slot_of(a)->row.locator, 1, "its own lock finds it again");
+	is_int(slot_of(a)->row.locator, 1, "an idle lock that is acquired again keeps its row");
 	drop("a", a);
 	wait_idle(1);
-	is_int(slot_of(take("d"))->row.locator, 2, "the one is recycled that has been idle longest");
-	is_int(slot_of(take("e"))->row.locator, 4, "not the one that was used meanwhile");
+	is_int(slot_of(take("d"))->row.locator, 2, "the row that has been idle longest is recycled");
+	is_int(slot_of(take("e"))->row.locator, 4, "a row that was used meanwhile is not recycled");
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
-	is_int(slot_of(take("f"))->row.locator, 1, "until it has been idle for as long");
-	ok(held("c", c.token), "and none that is in use");
+	is_int(slot_of(take("f"))->row.locator, 1, "a row is recycled when it has been idle for long enough");
+	ok(held("c", c.token), "a row in use is not recycled");
 	stop();
 }
 
-/* Freed and wanted in one batch. */
+/* A row becomes idle, and is needed, in the same batch. */
 static void
 test_same_batch(void)
 {
@@ -118,20 +118,20 @@ test_same_batch(void)
 	a = acquire(1, "a", X);
 	b = acquire(1, "b", X);
 	write_rows();
-	ok(slot_of(a) == old && old->row.locator == 1, "a lock that is wanted again keeps its row");
-	is_int(slot_of(b)->row.locator, 2, "the other one gets a new one");
+	ok(slot_of(a) == old && old->row.locator == 1, "a lock that is acquired again keeps its row");
+	is_int(slot_of(b)->row.locator, 2, "another lock gets a new row");
 	drop("a", a);
 	drop("b", b);
-	is_int((int64_t) recycled, 0, "nothing was recycled");
+	is_int((int64_t) recycled, 0, "no row was recycled before");
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	take("c");
 	take("d");
-	is_int((int64_t) (recycled * 10 + inserted), 22, "two rows serve two more locks");
-	is_int(le_core_lock_count(core), 2, "whose names have gone");
+	is_int((int64_t) (recycled * 10 + inserted), 22, "two rows are recycled for two more locks");
+	is_int(le_core_lock_count(core), 2, "the locks whose rows were recycled are removed");
 	stop();
 }
 
-/* One is released and the other acquired, in one batch. */
+/* Releases one lock and acquires another one in the same batch. */
 static LeReply
 change(const char *from, LeReply granted, const char *to)
 {
@@ -151,21 +151,23 @@ test_handed_over(void)
 	begin();
 	a = take("a");
 	b = change("a", a, "b");
-	ok(slot_of(b)->row.locator == 1 && inserted == 1, "a row that becomes idle serves the next lock at once");
-	is_int(le_core_lock_count(core), 1, "whose predecessor goes");
+	ok(slot_of(b)->row.locator == 1 && inserted == 1,
+	   "a row that becomes idle is recycled in the same batch");
+	is_int(le_core_lock_count(core), 1, "the lock that had the recycled row is removed");
 	a = change("b", b, "a");
-	is_int(slot_of(a)->row.locator, 1, "and once more");
+	is_int(slot_of(a)->row.locator, 1, "the row is recycled a second time");
 	b = change("a", a, "b");
-	is_int(slot_of(b)->row.locator, 2, "but a name that came back keeps its row");
+	is_int(slot_of(b)->row.locator, 2, "a name that was acquired again keeps its row");
 	a = change("b", b, "a");
-	is_int(slot_of(a)->row.locator, 1, "so few names cycle on rows of their own");
+	is_int(slot_of(a)->row.locator, 1, "a name in a cycle keeps its row");
 	b = change("a", a, "b");
-	ok(slot_of(b)->row.locator == 2 && inserted == 2, "both of them");
+	ok(slot_of(b)->row.locator == 2 && inserted == 2, "both names of a cycle keep their rows");
 	drop("b", b);
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
-	is_int(slot_of(take("c"))->row.locator, 3, "and keep them");
+	is_int(slot_of(take("c"))->row.locator, 3, "a third name does not get the row of a cycle");
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
-	is_int(slot_of(take("d"))->row.locator, 1, "until they are idle for a while");
+	is_int(slot_of(take("d"))->row.locator, 1,
+		   "a row of a cycle is recycled when it has been idle for a while");
 	stop();
 }
 
@@ -181,7 +183,7 @@ test_not_lent(void)
 	b = campaign(1, "e", "me");
 	write_rows();
 
-	/* it was idle once, and is remembered */
+	/* it was idle once, and is still remembered */
 	drop("a", a);
 	a = take("a");
 	cmd = command(LE_CMD_RELEASE, 1, "a");
@@ -192,13 +194,12 @@ test_not_lent(void)
 	write_rows();
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	c = take("c");
-	is_int(slot_of(c)->row.locator, 3,
-		   "a row is not recycled that says when its lock is free, nor an election's");
+	is_int(slot_of(c)->row.locator, 3, "the rows of a closed name and of an election are not recycled");
 
 	drop("c", c);
 	wait_idle(LE_LINGER + LE_LINGER_STEP);
-	ok(le_core_find_lock(core, LE_KIND_LOCK, text("c")) == NULL, "an idle row is deleted in the end");
-	is_int(slot_of(take("new"))->row.locator, 4, "and is not recycled then");
+	ok(le_core_find_lock(core, LE_KIND_LOCK, text("c")) == NULL, "an idle row is deleted after a while");
+	is_int(slot_of(take("new"))->row.locator, 4, "a deleted row is not recycled");
 
 	s1 = acquire(1, "s", S);
 	s2 = acquire(2, "s", S);
@@ -208,15 +209,15 @@ test_not_lent(void)
 	write_rows();
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	is_int((int64_t) slot_of(take("t"))->row.locator, (int64_t) freed,
-		   "a free slot of a lock that is in use gives its row away");
-	ok(held("s", s2.token), "and the lock stays");
+		   "the row of a free slot is recycled although its lock is in use");
+	ok(held("s", s2.token), "the lock of the recycled row stays");
 	s1 = acquire(1, "s", S);
 	write_rows();
-	is_int(slot_of(s1)->row.locator, 7, "the slot gets another one");
+	is_int(slot_of(s1)->row.locator, 7, "the slot gets another row");
 	stop();
 }
 
-/* Idle rows are remembered by their slot, which an election may have by now. */
+/* Idle rows are remembered by their slot, which can belong to an election when it is recycled. */
 static void
 test_election_in_its_place(void)
 {
@@ -228,18 +229,18 @@ test_election_in_its_place(void)
 	slot = slot_of(a);
 	drop("a", a);
 	wait_idle(LE_LINGER + LE_LINGER_STEP);
-	is_int(le_core_lock_count(core), 0, "an idle lock has gone");
+	is_int(le_core_lock_count(core), 0, "the idle lock is removed");
 	a = campaign(1, "e", "me");
 	write_rows();
-	ok(slot_of(a) == slot, "an election has its slot");
+	ok(slot_of(a) == slot, "an election uses the same slot");
 	resign(1, "e", a.token);
 	write_rows();
 	wait_idle(LE_IDLE_BEFORE_RECYCLED);
-	is_int(slot_of(take("b"))->row.locator, 3, "and keeps its row");
+	is_int(slot_of(take("b"))->row.locator, 3, "the election keeps its row");
 	stop();
 }
 
-/* More idle locks than are remembered, and each of them gives its row away once. */
+/* More idle locks than can be remembered; each row is recycled at most once. */
 static void
 test_many(void)
 {
@@ -276,10 +277,10 @@ test_many(void)
 		good = good && !taken[row];
 		taken[row] = true;
 	}
-	is_int((int64_t) recycled, LE_MAX_IDLE, "as many rows are recycled as are remembered");
-	ok(good, "each of them once");
+	is_int((int64_t) recycled, LE_MAX_IDLE, "all remembered rows are recycled");
+	ok(good, "each remembered row is recycled once");
 	pass(LE_LINGER + LE_LINGER_STEP);
-	is_int(le_core_lock_count(core), MANY, "the others are deleted");
+	is_int(le_core_lock_count(core), MANY, "the other idle locks are removed");
 	stop();
 }
 

@@ -30,27 +30,28 @@ test_named_owner(void)
 	a = acquire_ttl(1, "worker", TTL);
 	b = acquire_ttl(2, "worker", 3 * LE_SECOND);
 	ok(b.status == LE_OK && b.reentrant, "a named owner is granted again");
-	is_int(le_core_stats(core)->grants, 2, "which counts as a grant");
-	ok(b.shared_owner, "which is said where it is another connection");
-	is_int(b.token, a.token, "with the same token");
-	is_int(b.valid_for, TTL, "never a shorter TTL");
-	is_int(acquire_ttl(2, "worker", 2 * TTL).valid_for, 2 * TTL, "but a longer one");
-	ok(!acquire_ttl(1, "worker", TTL).shared_owner, "and not where it is the same");
+	is_int(le_core_stats(core)->grants, 2, "re-entering counts as a grant");
+	ok(b.shared_owner, "re-entering from another connection is marked");
+	is_int(b.token, a.token, "re-entering returns the same token");
+	is_int(b.valid_for, TTL, "re-entering with a shorter TTL does not shorten the lease");
+	is_int(acquire_ttl(2, "worker", 2 * TTL).valid_for, 2 * TTL,
+		   "re-entering with a longer TTL extends the lease");
+	ok(!acquire_ttl(1, "worker", TTL).shared_owner, "re-entering from the same connection is not marked");
 	release(1, "x", a.token);
 	is_int(acquire_ttl(3, "other", TTL).status, LE_WAITING, "another owner waits");
-	is_int(release(1, "x", a.token).status, LE_OK, "each hold is released for itself");
+	is_int(release(1, "x", a.token).status, LE_OK, "each hold is released separately");
 	release(2, "x", a.token);
-	ok(held("x", a.token), "until the last one");
+	ok(held("x", a.token), "the lock is held until the last release");
 	release(2, "x", a.token);
-	ok(!held("x", a.token), "is gone");
+	ok(!held("x", a.token), "the last release ends the holder");
 	batch();
-	ok(got(3, LE_OK), "then the next owner is granted");
+	ok(got(3, LE_OK), "the next owner is granted after the last release");
 	acquire_ttl(1, "worker", TTL);
 	acquire_ttl(2, "worker", TTL);
 	release(3, "x", told[3].token);
 	batch();
-	ok(got(1, LE_OK) && !told[1].shared_owner, "the first of two that wait as one owner holds it alone");
-	ok(got(2, LE_OK) && told[2].shared_owner, "the second joins it");
+	ok(got(1, LE_OK) && !told[1].shared_owner, "the first of two waiters of one owner is granted alone");
+	ok(got(2, LE_OK) && told[2].shared_owner, "the second waiter of the owner joins the first");
 	stop();
 
 	start();
@@ -63,11 +64,11 @@ test_named_owner(void)
 		cmd.all_holds = true;
 		apply(cmd);
 	}
-	ok(!held("x", a.token), "or all holds at once");
+	ok(!held("x", a.token), "one release can end all holds");
 	stop();
 }
 
-/* What a session is about to release, and acquires again before it has. */
+/* A session acquires a lock again that it is about to release. */
 static void
 test_named_by_command(void)
 {
@@ -82,23 +83,23 @@ test_named_by_command(void)
 	b = apply(cmd);
 	ok(b.status == LE_OK && b.reentrant && b.counted,
 	   "a session's own holder is held once more when the request names it");
-	is_int(b.token, a.token, "with the same token");
+	is_int(b.token, a.token, "the re-entered own holder keeps its token");
 	cmd.mode = X;
-	is_int(apply(cmd).status, LE_BAD_UPGRADE, "by the rules of every other holder");
+	is_int(apply(cmd).status, LE_BAD_UPGRADE, "an upgrade of the own holder is rejected");
 	cmd.mode = S;
 	cmd.ttl = 2 * TTL;
-	is_int(apply(cmd).valid_for, 2 * TTL, "with a longer TTL");
+	is_int(apply(cmd).valid_for, 2 * TTL, "a longer TTL of the own holder counts");
 	cmd.ttl = LE_TTL_BOUND;
-	is_int(apply(cmd).status, LE_BAD_TTL, "not of another kind");
+	is_int(apply(cmd).status, LE_BAD_TTL, "a bound request for the own holder is rejected");
 	cmd = request(2, "x", X, LE_WAIT_FOREVER);
 	cmd.reenter = a.token;
-	is_int(apply(cmd).status, LE_LOST, "not another session's, which is not waited for either");
+	is_int(apply(cmd).status, LE_LOST, "another session's holder is not re-entered, nor waited for");
 	cmd.wait = 0;
-	is_int(apply(cmd).status, LE_NOT_GRANTED, "nor is it an error not to wait");
+	is_int(apply(cmd).status, LE_NOT_GRANTED, "a try that names another session's holder is not granted");
 	undo(1, 1);
-	ok(held("x", a.token), "undone");
+	ok(held("x", a.token), "the rollback undoes only the additional holds");
 	release(1, "x", a.token);
-	ok(!held("x", a.token), "the first one is left");
+	ok(!held("x", a.token), "the first hold is released last");
 	stop();
 }
 
@@ -114,11 +115,11 @@ test_newest_of_session(void)
 	b = acquire(1, "x", S);
 	acquire(2, "x", S);
 	cmd = command(LE_CMD_CHECK, 1, "x");
-	is_int(apply(cmd).token, b.token, "without a token the newest of the session is meant");
+	is_int(apply(cmd).token, b.token, "a CHECK without a token finds the newest holder of the session");
 	cmd.before = b.token;
-	is_int(apply(cmd).token, a.token, "and the one before that");
+	is_int(apply(cmd).token, a.token, "a CHECK before the newest token finds the previous one");
 	cmd.before = a.token;
-	is_int(apply(cmd).status, LE_NOT_HELD, "and no other");
+	is_int(apply(cmd).status, LE_NOT_HELD, "a CHECK before the oldest token finds none");
 	stop();
 }
 
@@ -132,12 +133,12 @@ test_roles_and_modes(void)
 	cmd = request(2, "x", X, 0);
 	cmd.owner = text("worker");
 	cmd.role = ROLE + 1;
-	is_int(apply(cmd).status, LE_NOT_GRANTED, "an owner of the same name but another role is another one");
+	is_int(apply(cmd).status, LE_NOT_GRANTED, "an owner of the same name with another role is another owner");
 	ok(acquire_as(2, "x", S, "worker").reentrant,
 	   "an exclusive holder that asks for shared gets one more hold");
 	acquire_as(1, "y", S, "worker");
 	is_int(acquire_as(2, "y", X, "worker").status, LE_BAD_UPGRADE,
-		   "a shared holder that asks for exclusive is refused at once");
+		   "a shared holder that requests exclusive is rejected immediately");
 	cmd = request(2, "x", X, LE_WAIT_FOREVER);
 	cmd.owner = text("worker");
 	cmd.ttl = LE_TTL_BOUND;
@@ -155,11 +156,12 @@ test_connection(void)
 	ok(acquire(1, "x", X).reentrant, "inside its transaction a connection is granted again");
 	release(1, "x", a.token);
 	commit(1);
-	is_int(acquire(1, "x", X).status, LE_WAITING, "after it, it must not look like the first holder");
+	is_int(acquire(1, "x", X).status, LE_WAITING,
+		   "after its transaction, a connection waits for its own lock");
 	stop();
 }
 
-/* What is bound to another connection would end with that one. */
+/* A hold that is bound to another connection would end with that connection. */
 static void
 test_bound_elsewhere(void)
 {
@@ -169,15 +171,18 @@ test_bound_elsewhere(void)
 	a = acquire_ttl(1, "worker", LE_TTL_BOUND);
 	ok(acquire_ttl(1, "worker", LE_TTL_BOUND).reentrant, "bound: granted again to the same connection");
 	b = acquire_ttl(2, "worker", LE_TTL_BOUND);
-	is_int(b.status, LE_WAITING, "but not to another one of that owner");
+	is_int(b.status, LE_WAITING, "a bound lock is not granted to another connection of its owner");
 	end_session(1);
 	batch();
-	ok(got(2, LE_OK), "which is granted when the first is gone");
-	ok(told[2].token > a.token && held("x", b.token), "with a token of its own");
+	ok(got(2, LE_OK), "the other connection is granted when the first has ended");
+	ok(told[2].token > a.token && held("x", b.token), "the other connection gets a new token");
 	stop();
 }
 
-/* The lock has many holders, or the lease many locks: the one of both is found wherever it is in either list. */
+/*
+ * With many holders of the lock, or many locks on the lease, the holder is found in the shorter of both
+ * lists.
+ */
 static void
 test_among_many(void)
 {
@@ -194,7 +199,7 @@ test_among_many(void)
 	for (uint32_t i = 12; i < 22; i++)
 		acquire(i, "x", S);
 	batch();
-	ok(acquire_on(SESSIONS - 1, S, lease).token == late.token, "among many holders");
+	ok(acquire_on(SESSIONS - 1, S, lease).token == late.token, "the holder is found among many holders");
 	for (; name[0] < 'm'; name[0]++)
 	{
 		cmd = request(1, name, S, 0);
@@ -204,8 +209,9 @@ test_among_many(void)
 	batch();
 	name[0]--;
 	cmd.session = SESSIONS - 1;
-	ok(apply(cmd).token == last.token, "among many locks");
-	ok(acquire_on(SESSIONS - 1, S, lease).token == late.token, "and among both");
+	ok(apply(cmd).token == last.token, "the holder is found among many locks");
+	ok(acquire_on(SESSIONS - 1, S, lease).token == late.token,
+	   "the holder is found among many holders and many locks");
 	stop();
 }
 
@@ -224,21 +230,24 @@ test_lease(void)
 	ok(b.reentrant && b.token == a.token, "the same lease is granted again with the same token");
 	acquire_on(1, X, lease);
 	release(1, "x", a.token);
-	ok(!held("x", a.token), "and without a count");
+	ok(!held("x", a.token), "holds of a lease are not counted: one release ends the holder");
 	batch();
 
-	/* once the first transaction is over, the lease's hold counts once, whatever becomes of a second one */
+	/*
+	 * Once the first transaction has committed, the hold of the lease counts once, whatever happens to a
+	 * second request.
+	 */
 	a = acquire_on(1, X, lease);
 	commit(1);
 	release(1, "y", acquire(1, "y", X).token);
 	batch();
-	ok(!acquire_on(2, X, lease).counted, "one hold of a lease");
+	ok(!acquire_on(2, X, lease).counted, "a second request on the lease is not counted");
 	undo(2, 1);
-	ok(held("x", a.token), "is not taken back by another's rollback");
+	ok(held("x", a.token), "the rollback of the second request does not end the holder");
 	release(1, "x", a.token);
 	batch();
 
-	/* two transactions on one lease: one rolls back, the other does not */
+	/* Two transactions on one lease: one rolls back, the other commits. */
 	a = acquire_on(1, X, lease);
 	b = acquire_on(2, X, lease);
 	commit(2);
@@ -246,11 +255,11 @@ test_lease(void)
 	undo(1, 1);
 	ok(held("x", a.token), "a rollback does not undo what another transaction was granted");
 	release(2, "x", a.token);
-	ok(!held("x", a.token), "one release ends it");
+	ok(!held("x", a.token), "one release ends the holder of both transactions");
 	stop();
 }
 
-/* A process that has one lease for its threads, which keep each other out. */
+/* A process has one lease for its threads, which exclude each other by their owners. */
 static void
 test_owners_of_a_lease(void)
 {
@@ -266,14 +275,15 @@ test_owners_of_a_lease(void)
 	cmd.session++;
 	cmd.sessno++;
 	b = apply(cmd);
-	ok(b.reentrant && b.token == a.token, "the same owner has it");
+	ok(b.reentrant && b.token == a.token, "the same owner on the same lease re-enters");
 	cmd.owner = text("two");
 	b = apply(cmd);
 	is_int(b.status, LE_WAITING, "another owner on the same lease waits");
 	batch();
 	release(1, "x", a.token);
 	batch();
-	ok(got(2, LE_OK) && told[2].token == b.token, "and is granted after it");
+	ok(got(2, LE_OK) && told[2].token == b.token,
+	   "another owner on the same lease is granted after the release");
 	stop();
 }
 
@@ -288,7 +298,7 @@ acquire_shared(uint32_t session, const char *owner, int64_t lease, bool enqueued
 	return apply(cmd);
 }
 
-/* The owner says who asks, and the lease how long. */
+/* The owner identifies the requester, and the lease determines the time. */
 static void
 test_owner_and_lease(void)
 {
@@ -300,29 +310,35 @@ test_owner_and_lease(void)
 	other = grant_lease(TTL);
 	a = acquire_shared(1, NULL, lease, false);
 	b = acquire_shared(2, "w", lease, false);
-	ok(b.status == LE_OK && !b.reentrant, "an owner is not the lease that it names");
-	is_int(acquire_shared(3, NULL, lease, false).token, a.token, "the lease alone finds its own");
-	is_int(acquire_shared(3, "w", lease, false).token, b.token, "and the owner its own");
+	ok(b.status == LE_OK && !b.reentrant,
+	   "an owner on a lease does not re-enter the holder of the lease alone");
+	is_int(acquire_shared(3, NULL, lease, false).token, a.token,
+		   "a request with the lease alone finds its holder");
+	is_int(acquire_shared(3, "w", lease, false).token, b.token,
+		   "a request with owner and lease finds its holder");
 	is_int(acquire_shared(3, "w", other, false).status, LE_BAD_TTL,
-		   "which it does not have on another lease");
+		   "a request of the owner on another lease is rejected");
 	c = acquire_shared(3, "w", other, true);
-	ok(c.status == LE_OK && !c.reentrant, "where it takes a place");
+	ok(c.status == LE_OK && !c.reentrant, "a place of the owner on another lease is a new entry");
 	for (int i = 0; i < 2; i++)
 	{
-		is_int(acquire_shared(4, "w", lease, i).token, b.token, "of two, the one on the lease that it names");
-		is_int(acquire_shared(4, "w", other, i).token, c.token, "on either of them");
+		is_int(acquire_shared(4, "w", lease, i).token, b.token,
+			   "of two holders of an owner, that on the given lease is found");
+		is_int(acquire_shared(4, "w", other, i).token, c.token,
+			   "the holder on the other lease is found, too");
 	}
 	apply(command(LE_CMD_FORCE, 1, "x"));
 	batch();
 	a = acquire_shared(5, "w", 0, false);
-	ok(a.status == LE_OK && !a.reentrant, "now on no named lease");
+	ok(a.status == LE_OK && !a.reentrant, "the owner acquires without a named lease");
 	b = acquire_shared(5, "w", lease, true);
-	ok(!b.reentrant && b.token != a.token, "a place on a lease is another one");
-	is_int(acquire_shared(6, "w", lease, true).token, b.token, "and found again");
+	ok(!b.reentrant && b.token != a.token, "a place of the owner on a lease is a new entry");
+	is_int(acquire_shared(6, "w", lease, true).token, b.token,
+		   "the place of the owner on the lease is found again");
 	stop();
 }
 
-/* The first of the queue belongs to the one that was granted just before. */
+/* The first waiter belongs to the owner that was granted just before. */
 static void
 test_queue_joins(void)
 {
@@ -342,15 +358,16 @@ test_queue_joins(void)
 	release(1, "x", a.token);
 	batch();
 	ok(got(2, LE_OK) && got(3, LE_OK), "two waiters of one owner are granted together");
-	is_int(told[3].token, b.token, "with one token");
-	is_int(find_token(b.token)->hold_count, 2, "and two holds");
-	is_int(le_entry_time_left(find_token(b.token), now), 2 * TTL, "for the longer TTL");
-	ok(find_token(b.token)->value_len == 5, "a later value counts, as a proclaim");
-	ok(!was_told[4], "nobody else");
+	is_int(told[3].token, b.token, "two waiters of one owner get one token");
+	is_int(find_token(b.token)->hold_count, 2, "two waiters of one owner are two holds");
+	is_int(le_entry_time_left(find_token(b.token), now), 2 * TTL,
+		   "the longer TTL of two joined waiters counts");
+	ok(find_token(b.token)->value_len == 5, "the value of the later waiter counts");
+	ok(!was_told[4], "no waiter of another owner is granted");
 	release(2, "x", b.token);
 	release(3, "x", b.token);
 	batch();
-	ok(got(4, LE_OK) && told[4].token == c.token, "then the next one");
+	ok(got(4, LE_OK) && told[4].token == c.token, "the next owner is granted after both releases");
 	stop();
 
 	start();
@@ -360,13 +377,14 @@ test_queue_joins(void)
 	acquire_on(3, X, lease);
 	release(1, "x", a.token);
 	batch();
-	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == b.token, "two waiters on one lease are one");
+	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == b.token,
+	   "two waiters on one lease are granted with one token");
 	release(2, "x", b.token);
-	ok(!held("x", b.token), "and need one release");
+	ok(!held("x", b.token), "two waiters on one lease need one release");
 	stop();
 }
 
-/* So many that a walk by recursion would show. */
+/* So many that a recursive search would fail. */
 static void
 test_many_join(void)
 {

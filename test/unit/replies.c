@@ -20,26 +20,27 @@ test_bound(void)
 
 	start();
 	reply = apply(bound_request(1, "x"));
-	ok(reply.status == LE_OK && reply.bound && reply.valid_for == LE_NEVER, "a grant that is bound says so");
+	ok(reply.status == LE_OK && reply.bound && reply.valid_for == LE_NEVER,
+	   "the grant of a bound lock is marked");
 	token = reply.token;
 	batch();
 	reply = on_token(LE_CMD_CHECK, 1, "x", token);
-	ok(reply.bound && reply.valid_for == LE_NEVER, "and a check of it");
+	ok(reply.bound && reply.valid_for == LE_NEVER, "the check of a bound lock is marked");
 	reply = acquire(2, "y", X);
-	ok(!reply.bound && reply.valid_for == TTL, "one with a lease is not");
+	ok(!reply.bound && reply.valid_for == TTL, "the grant of a lock with a lease is not marked as bound");
 	token = reply.token;
 	reply = on_token(LE_CMD_CHECK, 2, "y", token);
-	ok(!reply.bound && reply.valid_for == TTL, "nor is its check");
-	is_int(le_core_bound_to(core, 101, 1), 1, "a session has what is bound to it");
-	is_int(le_core_bound_to(core, 102, 2), 0, "a lease of its own is not");
-	is_int(le_core_bound_to(core, 555, 1), 0, "nor has another session of the same number anything");
+	ok(!reply.bound && reply.valid_for == TTL, "the check of a lock with a lease is not marked as bound");
+	is_int(le_core_bound_to(core, 101, 1), 1, "a session has one bound entry");
+	is_int(le_core_bound_to(core, 102, 2), 0, "a lock with its own lease is not bound to its session");
+	is_int(le_core_bound_to(core, 555, 1), 0, "another session of the same number has no bound entry");
 	end_session(1);
-	is_int(le_core_bound_to(core, 101, 1), 0, "and the session that has ended has nothing");
+	is_int(le_core_bound_to(core, 101, 1), 0, "a session that has ended has no bound entry");
 	batch();
 	stop();
 }
 
-/* What several names have in common. */
+/* Properties of replies for several names. */
 static LeReply
 acquire_each(uint32_t session, const char *a, const char *b, int64_t lease, bool enqueue)
 {
@@ -70,15 +71,16 @@ test_each(void)
 	int64_t lease;
 
 	start();
-	ok(!acquire_each(1, "a", "b", 0, false).reentrant, "two new locks are not held before");
+	ok(!acquire_each(1, "a", "b", 0, false).reentrant, "two new locks are not re-entered");
 	batch();
-	ok(acquire_each(1, "a", "b", 0, false).reentrant, "again: both are");
-	ok(!acquire_each(1, "a", "c", 0, false).reentrant, "one of the two is not");
-	ok(!acquire_each(1, "d", "a", 0, false).reentrant, "in whatever order");
+	ok(acquire_each(1, "a", "b", 0, false).reentrant, "two held locks are re-entered");
+	ok(!acquire_each(1, "a", "c", 0, false).reentrant, "a held and a new lock are not re-entered");
+	ok(!acquire_each(1, "d", "a", 0, false).reentrant, "a new and a held lock are not re-entered");
 	batch();
 	acquire(2, "taken", X);
-	ok(acquire_each(1, "a", "taken", 0, true).reentrant, "a place is nothing that was granted");
-	ok(acquire_each(1, "taken", "a", 0, true).reentrant, "wherever it stands");
+	ok(acquire_each(1, "a", "taken", 0, true).reentrant,
+	   "a place does not count when a held lock is re-entered");
+	ok(acquire_each(1, "taken", "a", 0, true).reentrant, "a place before a held lock does not count, either");
 	batch();
 
 	lease = grant_lease(TTL);
@@ -87,9 +89,9 @@ test_each(void)
 	batch();
 	now += LE_SECOND;
 	reply = acquire_each(3, "e", "f", lease, false);
-	is_int(reply.status, LE_NO_LEASE, "on a lease that is gone nothing is acquired");
+	is_int(reply.status, LE_NO_LEASE, "nothing is acquired on a revoked lease");
 	ok(reply.ending == LE_END_REVOKED && reply.ending_ago == LE_SECOND,
-	   "and it says how that has ended, and when");
+	   "the reply contains the ending of the lease and its time");
 	stop();
 }
 
@@ -102,15 +104,15 @@ test_work(void)
 	le_core_set_limits(core, &limits);
 	batch();
 	le_core_worked(core, 60);
-	ok(!le_core_is_full(core), "what the environment has looked at is less than a batch's work");
+	ok(!le_core_is_full(core), "work of the environment below the limit does not fill a batch");
 	le_core_worked(core, 40);
-	ok(le_core_is_full(core), "and together it is that work");
+	ok(le_core_is_full(core), "work of the environment at the limit fills the batch");
 	batch();
-	ok(!le_core_is_full(core), "the next batch begins with none");
+	ok(!le_core_is_full(core), "the next batch begins without work");
 	stop();
 }
 
-/* So much of a batch's work has been done since it began. */
+/* Returns the work that was done since the start of the batch. */
 static int
 work_done(void)
 {
@@ -125,7 +127,7 @@ work_done(void)
 	return 100 - left;
 }
 
-/* Entries that are made, granted or ended count, and rows that are looked at for a command. */
+/* Entries that are created, granted or ended count, and rows that a command examines. */
 static void
 test_work_of_commands(void)
 {
@@ -136,13 +138,13 @@ test_work_of_commands(void)
 	start();
 	le_core_set_limits(core, &limits);
 	a = acquire(1, "x", X);
-	is_int(work_done(), 2, "a lock is asked for, and granted");
+	is_int(work_done(), 2, "work of a request that is granted");
 	acquire(2, "x", X);
-	is_int(work_done(), 1, "or waits");
+	is_int(work_done(), 1, "work of a request that waits");
 	release(1, "x", a.token);
-	is_int(work_done(), 2, "an end, and a grant");
+	is_int(work_done(), 2, "work of a release and a grant");
 	end_session(2);
-	is_int(work_done(), 1, "a session ends that has one, which stays");
+	is_int(work_done(), 1, "work of the end of a session whose holder stays");
 	for (uint32_t session = 3; session < 6; session++)
 	{
 		cmd = request(session, "p", P, 0);
@@ -154,7 +156,7 @@ test_work_of_commands(void)
 	cmd.permits = 4;
 	cmd.any_role = true;
 	apply(cmd);
-	is_int(work_done(), 3, "another number of permits is written with each");
+	is_int(work_done(), 3, "work of another number of permits for three holders");
 	cmd = command(LE_CMD_RELEASE, 6, "closed");
 	cmd.token = acquire(6, "closed", X).token;
 	cmd.hold_for = TTL;
@@ -167,7 +169,7 @@ test_work_of_commands(void)
 	batch();
 	stop();
 
-	/* a closed name alone, also when its time is over and nobody has looked yet */
+	/* only a closed name, also if its time has passed and this was not yet noticed */
 	for (int late = 0; late < 2; late++)
 	{
 		start();
@@ -180,9 +182,10 @@ test_work_of_commands(void)
 		now += late ? TTL : 1;
 		a = apply(command(LE_CMD_FORCE_ROLE, 1, NULL));
 		ok(a.ended == !late && a.reopened == !late,
-		   "a name that a role has closed is opened, and counts while it is closed");
-		is_int(le_core_find_lock(core, LE_KIND_LOCK, text("closed"))->closed_until, 0, "at once");
-		is_int(work_done(), 1, "which counts");
+		   "FORCE_ROLE opens a closed name, and counts it while it is closed");
+		is_int(le_core_find_lock(core, LE_KIND_LOCK, text("closed"))->closed_until, 0,
+			   "FORCE_ROLE opens the name immediately");
+		is_int(work_done(), 1, "work of opening a name");
 		stop();
 	}
 }
@@ -201,25 +204,28 @@ test_handoffs(void)
 	both.nnames = 2;
 	is_int(apply(both).status, LE_WAITING, "a group waits for two locks");
 	batch();
-	is_int(le_core_stats(core)->handoffs, 0, "which are not handed over yet");
+	is_int(le_core_stats(core)->handoffs, 0, "a waiting group is no hand-off");
 	release(1, "a", a.token);
 	batch();
-	is_int(le_core_stats(core)->handoffs, 0, "nor is one alone");
+	is_int(le_core_stats(core)->handoffs, 0, "one free lock of a waiting group is no hand-off");
 	release(1, "b", b.token);
 	batch();
 	ok(got(2, LE_OK), "the group is granted");
-	is_int(le_core_stats(core)->handoffs, 2, "both are counted as handed over");
+	is_int(le_core_stats(core)->handoffs, 2, "a granted group of two is two hand-offs");
 	acquire(3, "a", X);
 	batch();
 	end_session(2);
 	now += TTL;
 	expire();
-	ok(got(3, LE_OK), "a single waiter gets one");
-	is_int(le_core_stats(core)->handoffs, 3, "which is one more");
+	ok(got(3, LE_OK), "a single waiter is granted");
+	is_int(le_core_stats(core)->handoffs, 3, "a single waiter is one more hand-off");
 	stop();
 }
 
-/* A batch that takes longer than the TTL of a grant still tells of some time: 0 would tell of none. */
+/*
+ * If a batch takes longer than the TTL of a grant, the reply still contains a time, because 0 would mean
+ * none.
+ */
 static void
 test_late_answer(void)
 {
@@ -233,13 +239,13 @@ test_late_answer(void)
 	release(1, "x", first.token);
 	now += 2 * TTL;
 	batch();
-	ok(got(2, LE_OK), "a grant is answered after its TTL");
-	is_int(told[2].valid_for, 1, "with the shortest time");
+	ok(got(2, LE_OK), "a grant gets its reply after its TTL");
+	is_int(told[2].valid_for, 1, "the late reply contains the shortest time");
 	expire();
 	stop();
 }
 
-/* A waiter that becomes one more hold of a holder has it for as long as that has, and no longer. */
+/* A waiter that joins a holder holds for as long as the holder. */
 static void
 test_joins(void)
 {
@@ -260,12 +266,13 @@ test_joins(void)
 	now += TTL / 2;
 	release(1, "x", first.token);
 	batch();
-	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == told[2].token, "the second is a hold of the first");
-	is_int(told[2].valid_for, TTL / 2, "it is told how long the lease lasts");
-	is_int(told[3].valid_for, TTL / 2, "and so is the second");
+	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == told[2].token,
+	   "the second waiter on a lease joins the first");
+	is_int(told[2].valid_for, TTL / 2, "the first waiter gets the remaining time of the lease");
+	is_int(told[3].valid_for, TTL / 2, "the second waiter gets the remaining time of the lease");
 	stop();
 
-	/* of a named owner, with a longer TTL */
+	/* the same for a named owner with a longer TTL */
 	start();
 	first = acquire(1, "x", X);
 	cmd = request(2, "x", X, LE_WAIT_FOREVER);
@@ -276,12 +283,12 @@ test_joins(void)
 	batch();
 	release(1, "x", first.token);
 	batch();
-	ok(got(3, LE_OK) && told[3].token == told[2].token, "an owner's second call is a hold of the first");
-	is_int(told[3].valid_for, 2 * TTL, "for as long as that holds");
+	ok(got(3, LE_OK) && told[3].token == told[2].token, "the second waiter of an owner joins the first");
+	is_int(told[3].valid_for, 2 * TTL, "the second waiter of an owner gets the remaining time of the first");
 	stop();
 }
 
-/* A lease that is renewed is written; who is told of its time rests on that. */
+/* A renewed lease is written; a reply that contains its time depends on that write. */
 static void
 test_lease_is_dirty(void)
 {
@@ -293,17 +300,17 @@ test_lease_is_dirty(void)
 	reply = apply(cmd);
 	batch();
 	commit(1);
-	ok(!on_token(LE_CMD_CHECK, 1, "x", reply.token).wrote, "a check of what is written");
+	ok(!on_token(LE_CMD_CHECK, 1, "x", reply.token).wrote, "a check of a written lock depends on no write");
 	now += LE_SAVE_INTERVAL;
 	expire();
 	on_lease(LE_CMD_KEEP_ALIVE, cmd.lease);
 	ok(on_token(LE_CMD_CHECK, 1, "x", reply.token).wrote,
-	   "rests on the lease that is renewed in the same batch");
+	   "a check depends on the lease that was renewed in the same batch");
 	batch();
 	stop();
 }
 
-/* The end of a connection without a grace: nobody has to wait for another moment. */
+/* The end of a connection without a grace: no later moment has to be awaited. */
 static void
 test_end_of_session(void)
 {
@@ -314,8 +321,8 @@ test_end_of_session(void)
 	batch();
 	end_session(1);
 	lock = le_core_find_lock(core, LE_KIND_LOCK, text("x"));
-	is_int(lock->closed_until, 0, "its name is not closed");
-	is_int(acquire(2, "x", X).status, LE_OK, "and free in the same batch");
+	is_int(lock->closed_until, 0, "the name of the ended holder is not closed");
+	is_int(acquire(2, "x", X).status, LE_OK, "the lock of the ended holder is free in the same batch");
 	batch();
 	stop();
 }

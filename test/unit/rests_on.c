@@ -1,7 +1,7 @@
 /*
  * The write on which a reply depends: a client that learns of a grant waits until
- * that is replicated, even if it asks in a later batch.  No reply depends on a
- * release that may be written later.
+ * the grant is replicated, even if it asks in a later batch.  No reply depends on
+ * a release that may be written later.
  */
 /* Promises: D */
 #include "fixture.h"
@@ -16,7 +16,7 @@ renew_with(const char *name, int64_t token, LeTime ttl)
 	return apply(cmd);
 }
 
-/* A batch that writes something else. */
+/* Writes another batch with another change. */
 static void
 other_batch(void)
 {
@@ -39,14 +39,15 @@ test_holder(void)
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(renew_with("x", token, 0).lsn, wrote, "renewing a lock");
-	is_int(await(1, "x", token, 0).lsn, wrote, "awaiting a token that holds");
-	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote, "asking whether it is held, or fencing it");
-	is_int(on_token(LE_CMD_CHECK, 1, "x", 0).lsn, wrote, "also for the connection's own");
+	is_int(renew_with("x", token, 0).lsn, wrote, "a renewal depends on the write of the grant");
+	is_int(await(1, "x", token, 0).lsn, wrote, "an AWAIT of a holder depends on the write of the grant");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote, "a CHECK depends on the write of the grant");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", 0).lsn, wrote,
+		   "a CHECK without a token depends on the write of the grant");
 	again = request(1, "x", X, 0);
 	again.owner = text("me");
-	is_int(apply(again).lsn, wrote, "acquiring it again");
-	ok(apply(again).wrote, "which is a write of its own as well");
+	is_int(apply(again).lsn, wrote, "re-entering depends on the write of the grant");
+	ok(apply(again).wrote, "re-entering also writes");
 	stop();
 }
 
@@ -62,12 +63,13 @@ test_handed_on(void)
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(await(2, "x", second, 0).lsn, wrote, "a queue place");
+	is_int(await(2, "x", second, 0).lsn, wrote, "an AWAIT of a place depends on the write of the place");
 	release(1, "x", first);
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(await(2, "x", second, 0).lsn, wrote, "a place that was granted");
+	is_int(await(2, "x", second, 0).lsn, wrote,
+		   "an AWAIT of a granted place depends on the write of the grant");
 	stop();
 }
 
@@ -83,8 +85,9 @@ test_lease(void)
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).lsn, wrote, "keeping a lease alive");
-	is_int(on_lease(LE_CMD_LEASE_TTL, lease).lsn, wrote, "asking for its time");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).lsn, wrote, "a keep-alive depends on the write of the lease");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).lsn, wrote,
+		   "the time to live depends on the write of the lease");
 
 	cmd = request(1, "x", X, 0);
 	cmd.lease = lease;
@@ -101,18 +104,21 @@ test_lease(void)
 	commit(2);
 	batch();
 	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "a long lease is renewed after its time left was saved");
-	ok(apply(cmd).wrote, "who asks for a place again rests on that batch");
+	ok(apply(cmd).wrote, "a repeated request for a place depends on the renewal of the same batch");
 	cmd.session = cmd.sessno = 1;
 	cmd.xact = xacts[1];
 	cmd.enqueue = false;
 	cmd.name = text("x");
-	ok(apply(cmd).wrote, "so does one more hold");
+	ok(apply(cmd).wrote, "re-entering depends on the renewal of the same batch");
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(renew_with("x", token, 0).lsn, wrote, "the renewal of a lock on it rests on that");
-	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote, "and its time left, for who asks");
-	is_int(apply(cmd).lsn, wrote, "or acquires it again");
+	is_int(renew_with("x", token, 0).lsn, wrote,
+		   "the renewal of a lock on the lease depends on the write of the lease's renewal");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote,
+		   "a CHECK of a lock on the lease depends on the write of the lease's renewal");
+	is_int(apply(cmd).lsn, wrote,
+		   "re-entering a lock on the lease depends on the write of the lease's renewal");
 	stop();
 
 	start_load();
@@ -120,11 +126,11 @@ test_lease(void)
 	cmd = command(LE_CMD_REVOKE_LEASE, 1, NULL);
 	cmd.lease = lease;
 	cmd.from = 1;
-	is_int(apply(cmd).lsn, lsn, "that a lease, revoked in steps, is gone rests on the load");
+	is_int(apply(cmd).lsn, lsn, "the end of a lease that was revoked in steps depends on the load");
 	stop();
 }
 
-/* Of a lease with very much on it, the manager ends the last part by itself: who revokes it asks again. */
+/* The manager itself ends the last part of a lease with very many entries: the revoking client asks again. */
 static void
 test_revoked(void)
 {
@@ -145,21 +151,21 @@ test_revoked(void)
 	batch();
 	le_core_set_limits(core, &limits);
 	cmd.from = apply(cmd).next;
-	ok(cmd.from != 0, "a step of a revocation");
+	ok(cmd.from != 0, "a revocation takes several steps");
 	batch();
 	expire();
 	le_core_expire(core, now, 100);
-	is_int(apply(cmd).status, LE_NO_LEASE, "it ends between two");
-	ok(apply(cmd).wrote, "which is to be written, for who asks in that batch");
+	is_int(apply(cmd).status, LE_NO_LEASE, "the lease ends between two steps");
+	ok(apply(cmd).wrote, "a step in the batch that ends the lease depends on this batch");
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(apply(cmd).lsn, wrote, "and later is what the answer rests on");
-	ok(!apply(cmd).wrote, "without a write of its own");
+	is_int(apply(cmd).lsn, wrote, "a later step depends on the write of the end");
+	ok(!apply(cmd).wrote, "a later step does not write");
 	on_lease(LE_CMD_REVOKE_LEASE, grant_lease(TTL));
-	ok(!apply(cmd).wrote, "also where another lease ends in this batch");
+	ok(!apply(cmd).wrote, "a later step does not depend on the end of another lease");
 	cmd.from = 0;
-	is_int(apply(cmd).lsn, 0, "a lease that was not there rests on nothing");
+	is_int(apply(cmd).lsn, 0, "the reply about an unknown lease depends on no write");
 	stop();
 }
 
@@ -179,35 +185,38 @@ test_several(void)
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(renew_with("a", token, 0).lsn, wrote, "renewing one of several");
+	is_int(renew_with("a", token, 0).lsn, wrote,
+		   "a renewal of one name of a group depends on the write of the grant");
 	cmd.type = LE_CMD_CHECK;
 	cmd.token = token;
-	is_int(apply_to_all(cmd).lsn, wrote, "asking for all of them");
-	ok(renew_with("a", token, 2 * TTL).wrote, "another TTL for all of them");
+	is_int(apply_to_all(cmd).lsn, wrote, "a CHECK of all names depends on the write of the grant");
+	ok(renew_with("a", token, 2 * TTL).wrote, "another TTL of a group is written");
 	batch();
 	wrote = lsn;
 	other_batch();
-	is_int(renew_with("b", token, 0).lsn, wrote, "is what the next renewal rests on");
+	is_int(renew_with("b", token, 0).lsn, wrote, "the next renewal depends on the write of the TTL");
 
 	cmd.type = LE_CMD_ACQUIRE;
 	cmd.enqueue = true;
 	cmd.token = 0;
 	token = apply(cmd).token;
-	ok(await(2, "a", token, 0).wrote, "a place that is not on the disk yet, for who asks");
-	ok(on_token(LE_CMD_CHECK, 2, "b", token).wrote, "also by the other name");
-	ok(on_token(LE_CMD_RENEW, 2, "b", token).wrote, "or to renew it");
+	ok(await(2, "a", token, 0).wrote, "an AWAIT of a new place depends on the batch");
+	ok(on_token(LE_CMD_CHECK, 2, "b", token).wrote,
+	   "a CHECK of a new place by another name depends on the batch");
+	ok(on_token(LE_CMD_RENEW, 2, "b", token).wrote,
+	   "a renewal of a new place by another name depends on the batch");
 	batch();
 	wrote = lsn;
 	other_batch();
 	cmd.type = LE_CMD_CHECK;
 	cmd.token = token;
-	is_int(apply_to_all(cmd).status, LE_QUEUED, "places for all of them");
-	is_int(apply_to_all(cmd).lsn, wrote, "are told of when they are on the disk");
-	ok(!apply_to_all(cmd).bound, "as they outlive the connection");
+	is_int(apply_to_all(cmd).status, LE_QUEUED, "a CHECK of a place by all names returns QUEUED");
+	is_int(apply_to_all(cmd).lsn, wrote, "a CHECK of a place by all names depends on the write of the place");
+	ok(!apply_to_all(cmd).bound, "a place by all names is not bound");
 	stop();
 }
 
-/* A lock or place with this TTL, of its own or of its lease, is released. */
+/* Releases a lock or place with this TTL, which is its own or that of its lease. */
 static LeReply
 release_after(LeTime ttl, bool on_a_lease, bool queued)
 {
@@ -221,18 +230,19 @@ release_after(LeTime ttl, bool on_a_lease, bool queued)
 	return on_token(LE_CMD_RELEASE, 1, "x", apply(cmd).token);
 }
 
-/* Who releases what ends with the connection need not wait for a flush. */
+/* A client that releases a bound lock does not have to wait for a flush. */
 static void
 test_bound(void)
 {
 	for (int i = 0; i < 4; i++)
 	{
 		start();
-		ok(!release_after(TTL, i & 1, i & 2).bound, "a release of what outlives the connection");
+		ok(!release_after(TTL, i & 1, i & 2).bound,
+		   "a release of an entry with a TTL is not marked as bound");
 		stop();
 	}
 	start();
-	ok(release_after(LE_TTL_BOUND, false, false).bound, "and of what ends with it");
+	ok(release_after(LE_TTL_BOUND, false, false).bound, "a release of a bound lock is marked as bound");
 	stop();
 }
 
@@ -247,22 +257,26 @@ test_may_return(void)
 	{
 		start();
 		ok(release_after(LE_SAVE_INTERVAL, i & 1, i & 2).may_return,
-		   "a release: held for five minutes at most");
+		   "a release of an entry with a TTL of at most five minutes may be undone by a crash");
 		stop();
 		start();
-		ok(!release_after(LE_SAVE_INTERVAL + 1, i & 1, i & 2).may_return, "for longer");
+		ok(!release_after(LE_SAVE_INTERVAL + 1, i & 1, i & 2).may_return,
+		   "a release of an entry with a longer TTL must not be undone by a crash");
 		stop();
 	}
 
 	start();
-	ok(on_lease(LE_CMD_REVOKE_LEASE, grant_lease(LE_SAVE_INTERVAL)).may_return, "a lease is revoked");
-	ok(!on_lease(LE_CMD_REVOKE_LEASE, grant_lease(LE_SAVE_INTERVAL + 1)).may_return, "a long one");
-	ok(!acquire(1, "y", X).may_return, "a grant");
+	ok(on_lease(LE_CMD_REVOKE_LEASE, grant_lease(LE_SAVE_INTERVAL)).may_return,
+	   "the revocation of a short lease may be undone by a crash");
+	ok(!on_lease(LE_CMD_REVOKE_LEASE, grant_lease(LE_SAVE_INTERVAL + 1)).may_return,
+	   "the revocation of a long lease must not be undone by a crash");
+	ok(!acquire(1, "y", X).may_return, "a grant must not be undone by a crash");
 
 	cmd = command(LE_CMD_RELEASE, 1, "y");
 	cmd.hold_for = 2 * TTL;
 	reply = apply(cmd);
-	ok(reply.status == LE_OK && !reply.may_return, "a release after which the name stays closed");
+	ok(reply.status == LE_OK && !reply.may_return,
+	   "a release that closes the name must not be undone by a crash");
 	stop();
 
 	for (int i = 0; i < 2; i++)
@@ -275,14 +289,15 @@ test_may_return(void)
 		cmd.token = apply(cmd).token;
 		cmd.type = LE_CMD_RELEASE;
 		reply = apply_to_all(cmd);
-		ok(reply.status == LE_OK && reply.may_return == (i == 0), "several locks");
+		ok(reply.status == LE_OK && reply.may_return == (i == 0),
+		   "a release of a group may be undone by a crash only if its TTL is short");
 		cmd.type = LE_CMD_CHECK;
-		ok(!apply_to_all(cmd).may_return, "nothing is released");
+		ok(!apply_to_all(cmd).may_return, "a CHECK of a group is not marked");
 		stop();
 	}
 }
 
-/* Nobody knows whether what was read is flushed or replicated: it counts as written at the load. */
+/* Whether loaded rows were flushed or replicated is unknown: they count as written at the load. */
 static void
 test_loaded(void)
 {
@@ -296,9 +311,11 @@ test_loaded(void)
 	load_done();
 	batch();
 	other_batch();
-	is_int(on_token(LE_CMD_CHECK, 1, "x", FIRST - 1).lsn, wrote, "a holder that was loaded");
-	is_int(await(1, "x", FIRST - 2, 0).lsn, wrote, "a place");
-	is_int(on_lease(LE_CMD_LEASE_TTL, FIRST - 3).lsn, wrote, "and a lease");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", FIRST - 1).lsn, wrote,
+		   "a CHECK of a loaded holder depends on the load");
+	is_int(await(1, "x", FIRST - 2, 0).lsn, wrote, "an AWAIT of a loaded place depends on the load");
+	is_int(on_lease(LE_CMD_LEASE_TTL, FIRST - 3).lsn, wrote,
+		   "the time to live of a loaded lease depends on the load");
 	stop();
 }
 

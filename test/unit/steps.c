@@ -22,7 +22,7 @@ name_of(int i)
 	return name;
 }
 
-/* Acquire n names, a few in a batch. */
+/* Acquires n names, a few in each batch. */
 static void
 acquire_many(uint32_t session, int n, int64_t lease, LeTime ttl, int64_t *tokens)
 {
@@ -61,7 +61,7 @@ entries(void)
 	return n;
 }
 
-/* Holders that have ended but are fenced. */
+/* Returns the number of lapsed holders. */
 static int
 lapsed(void)
 {
@@ -91,34 +91,36 @@ test_lease(void)
 	acquire(2, "n9", X);
 	batch();
 	reply = on_lease(LE_CMD_REVOKE_LEASE, lease);
-	is_int(reply.status, LE_OK, "a lease with very much on it is revoked");
-	ok(reply.next != 0, "which is not all done at once");
-	is_int(entries(), 10 - STEP + 1, "but a step of it");
-	is_int(count_held(10, tokens), 0, "what is left is held by no token");
-	is_int(on_token(LE_CMD_RENEW, 1, "n9", tokens[9]).status, LE_NOT_HELD, "nor renewed");
-	is_int(release(1, "n9", tokens[9]).status, LE_NOT_HELD, "nor released");
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_NO_LEASE, "the lease is not kept alive");
+	is_int(reply.status, LE_OK, "a lease with many entries is revoked");
+	ok(reply.next != 0, "the revocation takes several steps");
+	is_int(entries(), 10 - STEP + 1, "the first step ends a part of the entries");
+	is_int(count_held(10, tokens), 0, "no entry of the revoked lease is held");
+	is_int(on_token(LE_CMD_RENEW, 1, "n9", tokens[9]).status, LE_NOT_HELD,
+		   "no entry of the revoked lease can be renewed");
+	is_int(release(1, "n9", tokens[9]).status, LE_NOT_HELD, "no entry of the revoked lease can be released");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_NO_LEASE, "the revoked lease cannot be kept alive");
 	cmd = request(3, "free", X, 0);
 	cmd.lease = lease;
-	is_int(apply(cmd).status, LE_NO_LEASE, "and takes nothing more");
-	is_int(acquire(4, "n9", X).status, LE_WAITING, "nobody is granted what is not free yet");
+	is_int(apply(cmd).status, LE_NO_LEASE, "nothing is acquired on the revoked lease");
+	is_int(acquire(4, "n9", X).status, LE_WAITING, "a lock whose entry was not yet ended is not granted");
 	batch();
-	is_int(le_core_next_deadline(core) <= now, true, "the rest is due at once");
-	is_int(le_core_expire(core, now, 100) > 0, true, "the next step");
+	is_int(le_core_next_deadline(core) <= now, true, "the next step is due immediately");
+	is_int(le_core_expire(core, now, 100) > 0, true, "the next step ends entries");
 	batch();
-	is_int(entries(), 10 - 2 * STEP + 2, "which is as large");
+	is_int(entries(), 10 - 2 * STEP + 2, "the next step has the same size");
 	reply = on_lease(LE_CMD_REVOKE_LEASE, lease);
-	ok(reply.status == LE_OK && reply.next != 0, "who has revoked it can wait for that, by the same command");
+	ok(reply.status == LE_OK && reply.next != 0,
+	   "a repeated revocation returns that the lease has not yet ended");
 	batch();
 	reply = on_lease(LE_CMD_REVOKE_LEASE, lease);
-	is_int(reply.next, 0, "until it has ended");
+	is_int(reply.next, 0, "a repeated revocation returns that the lease has ended");
 	batch();
 	pass_all();
-	is_int(entries(), 0, "and all is gone");
+	is_int(entries(), 0, "no entry is left after the revocation");
 	stop();
 }
 
-/* Who waits on a lease that is revoked in steps, and could be granted between two of them. */
+/* Waiters on a lease that is revoked in steps, which could be granted between two steps. */
 static void
 test_waits_on_lease(void)
 {
@@ -137,27 +139,27 @@ test_waits_on_lease(void)
 	cmd.lease = lease;
 	cmd.enqueue = true;
 	is_int(await(4, "awaited", apply(cmd).token, LE_WAIT_FOREVER).status, LE_WAITING,
-		   "and one for a place on it");
+		   "a call waits for a place on the lease");
 	acquire(5, "awaited", X);
 	batch();
 	limit_work();
-	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "it is revoked, in steps");
+	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "the lease with waiters is revoked in steps");
 	batch();
 	release(2, "blocked", blocked);
 	release(2, "awaited", awaited);
 	batch();
 	ok(got(3, LE_LOST) && told[3].ending == LE_END_REVOKED,
-	   "the call is not granted what comes free now, but told");
-	ok(got(4, LE_LOST), "so is the other one");
+	   "the waiting call on the revoked lease gets LE_LOST although its lock is free");
+	ok(got(4, LE_LOST), "the call for a place on the revoked lease gets LE_LOST");
 	for (int i = 0; i < 10; i++)
 		expire();
-	is_int(entries(), 1, "all that hangs on the lease has ended");
+	is_int(entries(), 1, "all entries on the lease have ended");
 	ok(le_core_find_lock(core, LE_KIND_LOCK, text("awaited"))->held == 1,
-	   "who has waited behind it is granted");
+	   "the waiter behind the revoked lease is granted");
 	stop();
 }
 
-/* What is fenced still is looked at as well. */
+/* Fenced entries are counted in the steps, too. */
 static void
 test_lapses(void)
 {
@@ -168,17 +170,17 @@ test_lapses(void)
 	acquire_many(1, 10, lease, TTL, tokens);
 	fenced_token = ALL_FENCED;
 	limit_work();
-	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "a lease with very much that is fenced is revoked");
-	is_int(lapsed(), STEP, "in steps");
+	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "a lease with many fenced entries is revoked");
+	is_int(lapsed(), STEP, "the first step lapses a part of the fenced entries");
 	batch();
 	for (int i = 0; i < 10; i++)
 		expire();
-	is_int(lapsed(), 10, "until all has ended");
+	is_int(lapsed(), 10, "all fenced entries have lapsed after the last step");
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
 	for (int i = 0; i < 10; i++)
 		expire();
-	is_int(entries(), 0, "and its fences");
+	is_int(entries(), 0, "no entry is left at the end of the fences");
 	stop();
 }
 
@@ -190,16 +192,16 @@ test_undo(void)
 	start();
 	limit_work();
 	acquire_many(1, 10, 0, TTL, tokens);
-	ok(undo(1, 1).next != 0, "a rollback of very many");
-	is_int(entries(), 10 - STEP, "in steps");
+	ok(undo(1, 1).next != 0, "a rollback of many locks takes several steps");
+	is_int(entries(), 10 - STEP, "the first step undoes a part of the locks");
 	batch();
 	for (int i = 0; i < 2; i++)
 	{
-		ok(undo(1, 1).next != 0, "by the same command");
+		ok(undo(1, 1).next != 0, "a repeated rollback does the next step");
 		batch();
 	}
-	is_int(undo(1, 1).next, 0, "until it is done");
-	is_int(entries(), 0, "and no step was left out");
+	is_int(undo(1, 1).next, 0, "the last rollback returns that it is complete");
+	is_int(entries(), 0, "no lock is left after the rollback");
 	batch();
 	stop();
 }
@@ -212,12 +214,12 @@ test_session_end(void)
 	start();
 	limit_work();
 	acquire_many(1, 10, 0, LE_TTL_BOUND, tokens);
-	ok(end_session(1).next != 0, "the end of a session that has very much");
-	ok(entries() < 10 && entries() > 0, "in steps");
+	ok(end_session(1).next != 0, "the end of a session with many locks takes several steps");
+	ok(entries() < 10 && entries() > 0, "the first step ends a part of the session's locks");
 	batch();
 	for (int i = 0; i < 10 && end_session(1).next != 0; i++)
 		batch();
-	is_int(entries(), 0, "until all is gone");
+	is_int(entries(), 0, "no lock is left after the end of the session");
 	batch();
 	stop();
 }
@@ -241,13 +243,14 @@ test_grants(void)
 	batch();
 	for (uint32_t i = 2; i < 12; i++)
 		granted += got(i, LE_OK);
-	ok(granted > 0 && granted <= STEP, "of very many that can be granted, a step is");
-	is_int(acquire(12, "x", S).status, LE_WAITING, "nobody overtakes the others");
+	ok(granted > 0 && granted <= STEP, "a step grants a part of many waiters");
+	is_int(acquire(12, "x", S).status, LE_WAITING, "a new request does not overtake the remaining waiters");
 	batch();
-	is_int(le_core_next_deadline(core) <= now, true, "whose turn is at once");
+	is_int(le_core_next_deadline(core) <= now, true, "the next step of grants is due immediately");
 	for (int i = 0; i < 10 && le_core_next_deadline(core) <= now; i++)
 		expire();
-	is_int(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held, 11, "all are granted, no time has passed");
+	is_int(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held, 11,
+		   "all waiters are granted without any time passing");
 	stop();
 }
 
@@ -278,11 +281,11 @@ test_force(void)
 		batch();
 	} while (reply.next != 0 && ended < 20);
 	expire();
-	is_int(ended, 8, "all holders are ended, in steps");
+	is_int(ended, 8, "FORCE ends all holders in steps");
 	ok(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held == 1,
-	   "but not whom the lock was granted after the first step");
+	   "FORCE does not end a holder granted after the first step");
 
-	/* what is closed is opened */
+	/* closed names are opened */
 	cmd = command(LE_CMD_RELEASE, 1, "y");
 	cmd.token = acquire(1, "y", X).token;
 	cmd.hold_for = TTL;
@@ -291,10 +294,10 @@ test_force(void)
 	is_int(apply(request(2, "y", X, 0)).status, LE_NOT_GRANTED, "closed");
 	cmd = command(LE_CMD_FORCE, 0, "y");
 	cmd.role = OTHER;
-	is_int(apply(cmd).reopened, false, "not opened by another role");
+	is_int(apply(cmd).reopened, false, "FORCE of another role does not open a closed name");
 	cmd.any_role = true;
-	is_int(apply(cmd).reopened, true, "but by who may end anybody's");
-	is_int(apply(request(2, "y", X, 0)).status, LE_OK, "and granted");
+	is_int(apply(cmd).reopened, true, "FORCE with the right for any role opens a closed name");
+	is_int(apply(request(2, "y", X, 0)).status, LE_OK, "the opened name is granted");
 	batch();
 	stop();
 }
@@ -334,22 +337,23 @@ test_force_role(void)
 		cmd.from = reply.next;
 		batch();
 		if (got(5, LE_LOST))
-			ok(true, "a call that waits is told");
+			ok(true, "a waiting call of the role gets LE_LOST");
 	} while (reply.next != 0 && ++steps < 20);
 	expire();
-	is_int(steps > 1, true, "all that a role has ends in steps");
-	ok(wrote, "each of which is answered when it is written");
-	ok(onward, "and goes on from where the one before has left off");
-	is_int(ended, 2 + 1 + 1 + 1 + 1, "two places, a wait, a lease, a lock and a closed name");
-	is_int(entries(), 1, "nothing of it is left");
+	is_int(steps > 1, true, "FORCE_ROLE takes several steps");
+	ok(wrote, "each step of FORCE_ROLE depends on its write");
+	ok(onward, "each step of FORCE_ROLE continues after the previous one");
+	is_int(ended, 2 + 1 + 1 + 1 + 1, "FORCE_ROLE ends two places, a wait, a lease, a lock and a closed name");
+	is_int(entries(), 1, "no entry of the role is left");
 	ok(theirs.status == LE_WAITING && le_core_find_lock(core, LE_KIND_LOCK, text("n0"))->held == 1,
-	   "and what it has kept from another role is granted to that");
-	is_int(apply(request(8, "closed", X, 0)).status, LE_OK, "its closed name is open");
+	   "the waiter of another role is granted after FORCE_ROLE");
+	is_int(apply(request(8, "closed", X, 0)).status, LE_OK,
+		   "the closed name of the role is open after FORCE_ROLE");
 	batch();
 	stop();
 }
 
-/* Another manager starts between two steps: what is left is in other places of its core. */
+/* Another manager starts between two steps: the remaining entries have other indexes in its core. */
 static void
 test_force_role_reload(void)
 {
@@ -369,7 +373,7 @@ test_force_role_reload(void)
 		batch();
 	}
 	left = count_held(20, tokens);
-	ok(reply.next != 0 && left > 0 && left < 20, "some of what a role has has ended");
+	ok(reply.next != 0 && left > 0 && left < 20, "a part of the role's entries has ended");
 	before = start_reload();
 	for (int i = 0; i < 20; i++)
 	{
@@ -378,7 +382,7 @@ test_force_role_reload(void)
 	}
 	load_done();
 	le_core_destroy(before);
-	is_int(count_held(20, tokens), left, "the others are loaded");
+	is_int(count_held(20, tokens), left, "the remaining entries are loaded");
 	batch();
 	limit_work();
 	do
@@ -387,11 +391,11 @@ test_force_role_reload(void)
 		cmd.from = reply.next;
 		batch();
 	} while (reply.next != 0);
-	is_int(entries(), 0, "the steps that follow end them all");
+	is_int(entries(), 0, "the steps after the load end all remaining entries");
 	stop();
 }
 
-/* A lease that is revoked or forced leaves no name closed, also where a later batch ends what hangs on it. */
+/* A lease that is revoked or forced closes no name, also if a later batch ends its entries. */
 static void
 test_drained_with_grace(void)
 {
@@ -408,19 +412,19 @@ test_drained_with_grace(void)
 		cmd.lease = grant_lease(TTL);
 		acquire_many(1, 6, cmd.lease, TTL, tokens);
 		le_core_set_limits(core, &limits);
-		ok(apply(cmd).next != 0, "a lease ends in steps");
+		ok(apply(cmd).next != 0, "the lease ends in several steps");
 		batch();
 		for (int n = 0; n < 6; n++)
 			expire();
 		for (int k = 0; k < 6; k++)
 			closed += apply(request(2, name_of(k), X, 0)).status != LE_OK;
-		is_int(closed, 0, "all its names are open");
+		is_int(closed, 0, "no name of the ended lease is closed");
 		batch();
 		stop();
 	}
 }
 
-/* A step looks at so many of all roles' entries, whatever the work of a batch. */
+/* A step examines a limited number of entries of all roles, whatever the work of a batch. */
 static void
 test_looks(void)
 {
@@ -446,8 +450,8 @@ test_looks(void)
 		batch();
 	} while (reply.next != 0 && ++steps < 20);
 	ok(ended == 1 && steps > 1 && steps < 5,
-	   "the end of all that a role has, among very much, comes to its end");
-	is_int(entries(), n, "and ends nothing else");
+	   "FORCE_ROLE completes in a few steps among many entries of others");
+	is_int(entries(), n, "FORCE_ROLE ends no entry of other roles");
 	end_session(1);
 	batch();
 	stop();
@@ -465,19 +469,20 @@ test_bytes(void)
 	le_core_set_limits(core, &limits);
 	while (n < 1000 && apply(request(1, name_of(n), X, 0)).status == LE_OK)
 		n++;
-	ok(n > 10 && n < 100, "what a role has takes so many bytes at most");
-	is_int(apply(request(1, name_of(n), X, 0)).status, LE_LIMIT_BYTES, "then it is refused");
+	ok(n > 10 && n < 100, "locks of a role reach the limit of bytes");
+	is_int(apply(request(1, name_of(n), X, 0)).status, LE_LIMIT_BYTES,
+		   "a lock above the limit of bytes is rejected");
 	for (int i = 0; i < 10; i++)
 		refused |= grant_lease(TTL) == 0;
-	ok(refused, "a lease as well");
+	ok(refused, "a lease above the limit of bytes is rejected");
 	batch();
 	undo(1, 1);
 	batch();
 	do
 		reply = acquire_as(2, "again", X, "me");
 	while (reply.status == LE_OK && ++holds < 100000);
-	is_int(reply.status, LE_LIMIT_BYTES, "so is a hold that may still roll back, once there are very many");
-	is_int(release(2, "again", 0).status, LE_OK, "but no release");
+	is_int(reply.status, LE_LIMIT_BYTES, "uncommitted holds reach the limit of bytes");
+	is_int(release(2, "again", 0).status, LE_OK, "a release is not rejected at the limit of bytes");
 	batch();
 	stop();
 }
@@ -496,21 +501,21 @@ test_closed(void)
 		cmd = command(LE_CMD_RELEASE, 1, name_of(i));
 		cmd.token = acquire(1, name_of(i), X).token;
 		cmd.hold_for = TTL;
-		is_int(apply(cmd).status, LE_OK, "released, and closed");
+		is_int(apply(cmd).status, LE_OK, "a lock is released with hold_for");
 		batch();
 	}
-	is_int(apply(request(1, "more", X, 0)).status, LE_LIMIT_LOCKS, "that is as much as a role may have");
+	is_int(apply(request(1, "more", X, 0)).status, LE_LIMIT_LOCKS, "closed names reach the limit of locks");
 	cmd = request(2, "more", X, 0);
 	cmd.role = OTHER;
-	is_int(apply(cmd).status, LE_OK, "another one may");
+	is_int(apply(cmd).status, LE_OK, "another role is not limited by the closed names");
 	batch();
 	pass(TTL);
-	is_int(apply(request(1, name_of(0), X, 0)).status, LE_OK, "until they open");
+	is_int(apply(request(1, name_of(0), X, 0)).status, LE_OK, "names that have opened do not count");
 	batch();
 	stop();
 }
 
-/* The rows of a lock that nobody uses any more go in steps. */
+/* The rows of an unused lock are deleted in steps. */
 static void
 test_rows(void)
 {
@@ -529,15 +534,15 @@ test_rows(void)
 	le_core_expire(core, now, 100);
 	for (const LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
 		rows++;
-	is_int(rows, STEP, "the rows of a lock go in steps");
+	is_int(rows, STEP, "a step deletes a part of a lock's rows");
 	batch();
 	for (int i = 0; i < 10; i++)
 		expire();
-	is_int(le_core_lock_count(core), 0, "until it is gone");
+	is_int(le_core_lock_count(core), 0, "the lock is removed after its last row");
 	stop();
 }
 
-/* What a lease that ends in steps still has is nobody's to hold once more. */
+/* Entries of a lease that ends in steps cannot be re-entered. */
 static void
 test_draining(void)
 {
@@ -548,7 +553,7 @@ test_draining(void)
 	lease = grant_lease(TTL);
 	acquire_many(1, 10, lease, TTL, tokens);
 	limit_work();
-	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "a lease is revoked, in steps");
+	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "the lease is revoked in several steps");
 	for (int i = 0; i < 10; i++)
 	{
 		LeCommand cmd = request(1, name_of(i), X, 0);
@@ -556,13 +561,13 @@ test_draining(void)
 		cmd.reenter = tokens[i];
 		refused += apply(cmd).status == LE_NOT_GRANTED;
 	}
-	is_int(refused, 10 - STEP, "what it has still is refused, like anybody else's");
+	is_int(refused, 10 - STEP, "remaining locks of the revoked lease are not granted to their own owner");
 	batch();
 	pass_all();
 	stop();
 }
 
-/* Rows are loaded in the order in which they lie in the table. */
+/* The rows are written in the order of their position in the table. */
 static void
 test_set_permits(void)
 {
@@ -595,8 +600,8 @@ test_set_permits(void)
 	} while (reply.next != 0 && ++steps < 20);
 	for (int i = 0; i < 10; i++)
 		once += written[i] == 1;
-	is_int(reply.next, 0, "the rows of a number of permits are written in steps");
-	is_int(once, 10, "each row once");
+	is_int(reply.next, 0, "SET_PERMITS writes all rows in steps");
+	is_int(once, 10, "SET_PERMITS writes each row once");
 	stop();
 }
 

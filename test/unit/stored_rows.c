@@ -1,9 +1,9 @@
-/* Single rows: how the store finds them, and which values it may read. */
+/* Single rows: how the store finds them, and which values it can read. */
 /* Promises: - */
 #include "fixture.h"
 #include "core/state.h"
 
-/* Each type of rows has its own; the environment looks them up by it. */
+/* Each type of rows has its own numbers; the environment finds rows by type and number. */
 static void
 test_rows(void)
 {
@@ -24,7 +24,7 @@ test_rows(void)
 
 		for (uint32_t i = 0; i < le_core_row_indexes(core, types[t]); i++)
 			n += le_core_row_at(core, types[t], i) != NULL;
-		is_int(n, 0, "before the batch no row is there");
+		is_int(n, 0, "before the batch, there is no row");
 	}
 	batch();
 	for (int t = 0; t < 3; t++)
@@ -42,17 +42,17 @@ test_rows(void)
 				ok(le_slot_holder(le_container(row, LeSlot, row)) != NULL,
 				   "the row of a slot is that of a holder");
 			else if (types[t] == LE_ROW_LEASE)
-				is_int(le_container(row, LeLease, row)->id, lease, "that of a lease is the lease's");
+				is_int(le_container(row, LeLease, row)->id, lease, "the row of a lease is that of the lease");
 			else
 				ok(le_container(row, LeWaiter, row)->entry->state == LE_STATE_QUEUED,
-				   "that of a place is a waiter's");
+				   "the row of a place is that of a waiter");
 		}
 		is_int(n, expected[t], titles[t]);
 	}
 	stop();
 }
 
-/* How long a holder is lapsed is counted from its end, or if that is not known from the load. */
+/* The time of a lapsed holder is counted from its end, or from the load if the end is unknown. */
 static void
 test_lapsed_since(void)
 {
@@ -68,9 +68,9 @@ test_lapsed_since(void)
 	load_slot(row);
 	load_done();
 	batch();
-	ok(le_core_overdue(core, LE_SECOND, now) == NULL,
-	   "a lapsed holder that was loaded is not overdue at once");
-	ok(le_core_overdue(core, LE_SECOND, now + LE_SECOND) != NULL, "but a timeout after the load");
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "a loaded lapsed holder is not overdue immediately");
+	ok(le_core_overdue(core, LE_SECOND, now + LE_SECOND) != NULL,
+	   "a loaded lapsed holder is overdue a timeout after the load");
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
 	pass_all();
@@ -89,7 +89,8 @@ test_lapsed_since(void)
 	load_slot(row);
 	load_done();
 	le_core_destroy(failed);
-	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL, "after a failed batch it goes on from its end");
+	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL,
+	   "after a failed batch, the time of a lapsed holder is counted from its end");
 	batch();
 	now += 10 * LE_SECOND;
 	fenced_token = 0;
@@ -99,7 +100,8 @@ test_lapsed_since(void)
 	load_slot(row);
 	load_done();
 	le_core_destroy(failed);
-	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL, "also if the end of its fence was in that batch");
+	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL,
+	   "after a failed batch with the end of the fence, the time is counted from its end");
 	batch();
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
@@ -122,7 +124,8 @@ test_lapsed_since(void)
 	le_core_destroy(failed);
 	ok(find_token(token)->state == LE_STATE_LAPSED && le_core_overdue(core, LE_SECOND, now) == NULL,
 	   "a holder that the failed batch ended without a fence lapses with the load");
-	ok(le_core_overdue(core, LE_SECOND, now + LE_SECOND) != NULL, "from then on");
+	ok(le_core_overdue(core, LE_SECOND, now + LE_SECOND) != NULL,
+	   "the time of this lapsed holder is counted from the load");
 	batch();
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
@@ -130,7 +133,7 @@ test_lapsed_since(void)
 	stop();
 }
 
-/* Timestamps of rows that are no moments. */
+/* Timestamps of rows that are not valid points in time. */
 static void
 test_wall_times(void)
 {
@@ -147,14 +150,15 @@ test_wall_times(void)
 	load_slot(row);
 	load_done();
 	batch();
-	is_int(find_token(FIRST + 1)->acquired_at, now, "what is in the future begins now");
-	is_int(find_token(FIRST + 2)->acquired_at, 0, "minus infinity is the beginning");
-	is_int(find_token(FIRST + 3)->acquired_at, now, "others count from the wall clock of the load");
+	is_int(find_token(FIRST + 1)->acquired_at, now, "a time in the future is loaded as now");
+	is_int(find_token(FIRST + 2)->acquired_at, 0, "minus infinity is loaded as 0");
+	is_int(find_token(FIRST + 3)->acquired_at, now,
+		   "other times are converted by the wall clock of the load");
 	pass_all();
 	stop();
 }
 
-/* Texts as long as they may be, and longer. */
+/* Texts of the maximum length, and longer ones. */
 static void
 test_longest_texts(void)
 {
@@ -176,7 +180,8 @@ test_longest_texts(void)
 			start_load();
 			*texts[i] = longest[i];
 			texts[i]->len += (uint32_t) more;
-			ok((load_slot(row) == LE_LOAD_INVALID) == (more == 1), more ? "too long" : "as long as may be");
+			ok((load_slot(row) == LE_LOAD_INVALID) == (more == 1),
+			   more ? "a text that is too long is rejected" : "a text of the maximum length is loaded");
 			load_done();
 			le_core_destroy(core);
 		}
@@ -187,8 +192,8 @@ test_longest_texts(void)
 	lease.owner = text("me");
 	load_lease(lease);
 	load_done();
-	is_int(le_core_find_lease(core, FIRST)->owner_len, 2, "a lease has its owner");
-	ok(memcmp(le_core_find_lease(core, FIRST)->owner, "me", 2) == 0, "by name");
+	is_int(le_core_find_lease(core, FIRST)->owner_len, 2, "the owner of a lease is loaded with its length");
+	ok(memcmp(le_core_find_lease(core, FIRST)->owner, "me", 2) == 0, "the owner of a lease is loaded");
 	batch();
 	pass_all();
 	stop();

@@ -51,7 +51,7 @@ test_heap(void)
 	ok(good && heap_is_ordered(), "the heap stays in order");
 	for (int i = 0; i < TIMERS; i++)
 		armed += timers[i].pos != 0;
-	is_int(core->heap.len, armed, "and complete");
+	is_int(core->heap.len, armed, "the heap contains all armed timers");
 	for (good = true; core->heap.len > 0; rung++)
 	{
 		LeTimer *timer = core->heap.items[0];
@@ -60,10 +60,10 @@ test_heap(void)
 		last = timer->at;
 		le_timer_clear(core, timer);
 	}
-	ok(good && rung == armed, "timers ring in order of time");
+	ok(good && rung == armed, "timers fire in order of time");
 	le_timer_set(core, &timers[0], 5);
 	le_timer_set(core, &timers[0], LE_NEVER);
-	is_int(core->heap.len, 0, "never is not armed");
+	is_int(core->heap.len, 0, "a timer set to LE_NEVER is not armed");
 	stop();
 }
 
@@ -87,18 +87,18 @@ test_many_locks(void)
 		name_of(name, i);
 		tokens[i] = apply(request(0, name, X, 0)).token;
 	}
-	is_int(le_core_lock_count(core), LOCKS, "many locks");
+	is_int(le_core_lock_count(core), LOCKS, "the core has many locks");
 	for (int i = 0; i < LOCKS; i++)
 	{
 		name_of(name, i);
 		good = good && le_core_find_lock(core, LE_KIND_LOCK, text(name)) != NULL &&
 			   le_core_find_lock(core, LE_KIND_ELECTION, text(name)) == NULL && held(name, tokens[i]);
 	}
-	ok(good, "each is found by name and by token");
+	ok(good, "each lock is found by name and by token");
 	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
 		seen += le_core_lock_at(core, i) != NULL;
-	is_int(seen, LOCKS, "each has a place");
-	ok(le_core_lock_at(core, le_core_lock_indexes(core)) == NULL, "beyond the last place is nothing");
+	is_int(seen, LOCKS, "each lock has an index");
+	ok(le_core_lock_at(core, le_core_lock_indexes(core)) == NULL, "there is no lock after the last index");
 	batch();
 	le_core_check(core);
 
@@ -109,13 +109,13 @@ test_many_locks(void)
 	}
 	batch();
 	pass(LE_LINGER + LE_LINGER_STEP);
-	is_int(le_core_lock_count(core), LOCKS / 2, "half of them go");
+	is_int(le_core_lock_count(core), LOCKS / 2, "half of the locks are removed");
 	for (int i = 1; i < LOCKS; i += 2)
 	{
 		name_of(name, i);
 		good = good && held(name, tokens[i]);
 	}
-	ok(good, "the other half stays");
+	ok(good, "the other half of the locks is still found");
 	stop();
 }
 
@@ -135,16 +135,19 @@ test_names(void)
 		good = good && apply(cmd).status == LE_OK;
 	}
 	ok(good, "names of every length are different names");
-	is_int(le_core_lock_count(core), LE_MAX_NAME, "as many locks");
+	is_int(le_core_lock_count(core), LE_MAX_NAME, "names of every length are as many locks");
 	cmd = request(0, NULL, X, 0);
 	cmd.name = (LeText){"a\0b", 3};
 	apply(cmd);
 	cmd.name = (LeText){"a\0c", 3};
-	is_int(apply(cmd).status, LE_OK, "every byte counts");
+	is_int(apply(cmd).status, LE_OK, "names that differ after a zero byte are different names");
 	stop();
 }
 
-/* Names: SipHash-1-3, by what another implementation says (CPython's, PYTHONHASHSEED=0), with a key of zeros. */
+/*
+ * Hashes of names: SipHash-1-3 with a key of zeros, compared with another implementation (CPython's,
+ * PYTHONHASHSEED=0).
+ */
 static void
 test_reference(void)
 {
@@ -165,13 +168,13 @@ test_reference(void)
 	memset(&zeros, 0, sizeof(zeros));
 	zeros.env.seed[1] = LE_KIND_LOCK;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		/* a word of the name is in the processor's order */
+		/* words of the name are read in the byte order of the processor */
 		ok(*(const char *) &one == 0 ||
 			   le_hash_name(&zeros, LE_KIND_LOCK, text(known[i].name)) == known[i].hash,
 		   known[i].name);
 }
 
-/* Ids are given out in sequence: each bit of the hash is set for about every other one. */
+/* Ids are assigned in sequence: each bit of the hash must be set for about half of them. */
 static void
 test_ids(void)
 {
@@ -205,9 +208,9 @@ test_hash(void)
 		same += (le_hash_name(core, LE_KIND_LOCK, text(name)) & 1023) ==
 				(le_hash_name(&other, LE_KIND_LOCK, text(name)) & 1023);
 	}
-	ok(same < 20, "another seed makes another hash");
+	ok(same < 20, "another seed changes the hashes");
 	ok(le_hash_name(core, LE_KIND_LOCK, text("x")) != le_hash_name(core, LE_KIND_ELECTION, text("x")),
-	   "so does the namespace");
+	   "another namespace changes the hash");
 	stop();
 }
 
@@ -222,26 +225,27 @@ test_row_life(void)
 	slot = find_token(a.token)->slot;
 	batch();
 	ok(slot->row.on_disk && !slot->row.dirty, "a holder has a row");
-	is_int(find_token(a.token)->lsn, lsn, "and knows which write it rests on");
+	is_int(find_token(a.token)->lsn, lsn, "a holder has the LSN of its write");
 	release(1, "x", a.token);
 	ok(le_next_dirty_slot(core, NULL) == slot && le_slot_holder(slot) == NULL && !slot->drop,
-	   "a freed row is kept");
+	   "the row of a released holder is kept");
 	batch();
 	a = acquire(1, "x", X);
-	ok(find_token(a.token)->slot == slot, "and taken again");
+	ok(find_token(a.token)->slot == slot, "the kept row is used again");
 	release(1, "x", a.token);
 	batch();
 	now += LE_LINGER + LE_LINGER_STEP;
 	le_core_expire(core, now, 10);
-	ok(le_next_dirty_slot(core, NULL) == slot && slot->drop, "unused for a while, it is deleted");
+	ok(le_next_dirty_slot(core, NULL) == slot && slot->drop,
+	   "a row that is unused for a while is marked for deletion");
 	a = acquire(1, "x", X);
-	ok(!slot->drop && le_slot_holder(slot) != NULL, "unless somebody needs it in the same batch");
+	ok(!slot->drop && le_slot_holder(slot) != NULL, "a row that is needed in the same batch is not deleted");
 	batch();
-	ok(held("x", a.token), "who then has it");
+	ok(held("x", a.token), "the holder with the kept row holds");
 	stop();
 }
 
-/* Each lock, entry and lease has room for its timer, however many there are. */
+/* Each lock, entry and lease reserves room for its timer, whatever their number. */
 static void
 test_timers(void)
 {
@@ -260,12 +264,12 @@ test_timers(void)
 			acquire(0, name, X);
 			good = good && core->heap.cap >= core->locks.used + core->entries.used;
 		}
-		ok(good, "room for all timers");
+		ok(good, "there is room for all timers");
 		stop();
 	}
 }
 
-/* A lock that comes and goes several times in a batch is freed with it, once. */
+/* A lock that is created and ends several times in a batch is freed once at the end of the batch. */
 static void
 test_come_and_gone(void)
 {
@@ -276,9 +280,9 @@ test_come_and_gone(void)
 
 		release(1, name, acquire(1, name, X).token);
 	}
-	is_int(le_core_lock_count(core), 2, "two locks that came and went");
+	is_int(le_core_lock_count(core), 2, "two locks that have ended exist until the end of the batch");
 	batch();
-	is_int(le_core_lock_count(core), 0, "are gone with the batch");
+	is_int(le_core_lock_count(core), 0, "locks that have ended are freed with the batch");
 	stop();
 }
 

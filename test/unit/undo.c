@@ -24,14 +24,14 @@ test_rollback(void)
 	batch();
 	undo(1, 1);
 	batch();
-	ok(!held("x", a.token) && !held("y", b.token), "a rollback undoes what was acquired");
-	ok(got(2, LE_OK), "and grants on");
+	ok(!held("x", a.token) && !held("y", b.token), "a rollback undoes acquired locks");
+	ok(got(2, LE_OK), "the waiter is granted after the rollback");
 
 	a = acquire(1, "z", X);
 	commit(1);
 	acquire(1, "y", X);
 	undo(1, 1);
-	ok(held("z", a.token), "what an earlier transaction acquired stays");
+	ok(held("z", a.token), "a lock of an earlier transaction stays");
 	stop();
 }
 
@@ -47,11 +47,11 @@ test_savepoint(void)
 	again = acquire_in(1, 3, "a", NULL);
 	ok(again.reentrant, "a savepoint sees what the transaction holds");
 	undo(1, 2);
-	ok(!held("b", b.token) && !held("c", c.token), "ROLLBACK TO undoes what came after");
-	ok(held("a", a.token), "and not what came before");
-	is_int(find_token(a.token)->hold_count, 1, "of a lock taken twice, one hold");
+	ok(!held("b", b.token) && !held("c", c.token), "ROLLBACK TO undoes later locks");
+	ok(held("a", a.token), "ROLLBACK TO does not undo earlier locks");
+	is_int(find_token(a.token)->hold_count, 1, "ROLLBACK TO undoes one of two holds");
 	undo(1, 1);
-	ok(!held("a", a.token), "the rest goes with the transaction");
+	ok(!held("a", a.token), "a rollback undoes the remaining hold");
 	stop();
 }
 
@@ -68,7 +68,7 @@ test_other_hold(void)
 	undo(1, 1);
 	ok(held("x", a.token), "the other session's hold of the same owner stays");
 	release(2, "x", a.token);
-	ok(!held("x", a.token), "and is the last one");
+	ok(!held("x", a.token), "the other session's hold is the last one");
 
 	a = acquire_in(1, 1, "x", "worker");
 	commit(1);
@@ -78,7 +78,10 @@ test_other_hold(void)
 	stop();
 }
 
-/* Two of one owner wait: the second becomes one more hold of the first, until its own transaction rolls back. */
+/*
+ * Two waiters of one owner: the second becomes one more hold of the first, until its own transaction rolls
+ * back.
+ */
 static void
 test_joined_hold(void)
 {
@@ -91,13 +94,13 @@ test_joined_hold(void)
 	batch();
 	release(1, "x", a.token);
 	batch();
-	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == b.token, "both of an owner are granted");
-	is_int(find_token(b.token)->hold_count, 2, "a hold each");
+	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == b.token, "both waiters of an owner are granted");
+	is_int(find_token(b.token)->hold_count, 2, "each joined waiter is a hold");
 	commit(2);
 	undo(3, 1);
-	is_int(find_token(b.token)->hold_count, 1, "a rollback takes the joined hold back");
+	is_int(find_token(b.token)->hold_count, 1, "a rollback undoes the joined hold");
 	release(2, "x", b.token);
-	ok(!held("x", b.token), "and the other is the last one");
+	ok(!held("x", b.token), "the other hold is the last one");
 	stop();
 }
 
@@ -118,10 +121,10 @@ test_undo_waiting(void)
 	ok(find_token(b.token) == NULL, "a cancelled wait leaves the queue");
 	release(1, "x", a.token);
 	batch();
-	ok(got(3, LE_OK), "and is not granted");
+	ok(got(3, LE_OK), "the next waiter is granted after the cancelled one");
 	stop();
 
-	/* the cancel meets the grant */
+	/* a cancel in the same batch as the grant */
 	start();
 	a = acquire(1, "x", X);
 	b = acquire(2, "x", X);
@@ -130,8 +133,8 @@ test_undo_waiting(void)
 	release(1, "x", a.token);
 	undo(2, 1);
 	batch();
-	ok(!held("x", b.token), "a grant that meets a cancel is given back");
-	ok(got(3, LE_OK), "to the next one");
+	ok(!held("x", b.token), "a grant in the same batch as a cancel is undone");
+	ok(got(3, LE_OK), "the next waiter is granted after the cancelled grant");
 	stop();
 }
 
@@ -148,9 +151,10 @@ test_undo_place(void)
 	batch();
 	undo(1, 1);
 	batch();
-	ok(!held("x", a.token) && !held("x", p.token), "holder and queue place of one transaction go together");
-	ok(got(3, LE_OK) && held("x", q.token), "and the next place is granted");
-	is_int(le_core_stats(core)->handoffs, 1, "only it");
+	ok(!held("x", a.token) && !held("x", p.token),
+	   "a rollback undoes the holder and the place of a transaction");
+	ok(got(3, LE_OK) && held("x", q.token), "the next place is granted after the rollback");
+	is_int(le_core_stats(core)->handoffs, 1, "the rollback causes one hand-off");
 	stop();
 
 	start();
@@ -160,7 +164,7 @@ test_undo_place(void)
 	batch();
 	undo(2, 1);
 	batch();
-	ok(got(3, LE_LOST), "who waits for a place that is undone learns that it is gone");
+	ok(got(3, LE_LOST), "a call that waits for an undone place gets LE_LOST");
 	stop();
 }
 
@@ -181,7 +185,7 @@ test_session_end(void)
 	end_session(1);
 	batch();
 	ok(got(2, LE_OK) || held("bound", a.token + 3), "a bound lock ends with its connection");
-	ok(held("ttl", b.token), "one with a TTL does not");
+	ok(held("ttl", b.token), "a lock with a TTL does not end with its connection");
 	stop();
 
 	start();
@@ -190,16 +194,16 @@ test_session_end(void)
 	batch();
 	end_session(2);
 	batch();
-	ok(find_token(b.token) == NULL, "a waiter goes with its connection");
+	ok(find_token(b.token) == NULL, "a waiter ends with its connection");
 
-	/* a new session under the same number: the old one's end is implied */
+	/* A new session with the same number implies the end of the old one. */
 	cmd = request(3, "bound", X, 0);
 	cmd.ttl = LE_TTL_BOUND;
 	a = apply(cmd);
 	cmd = request(3, "other", X, 0);
 	cmd.session = 999;
 	apply(cmd);
-	ok(!held("bound", a.token), "the next session with its number ends it as well");
+	ok(!held("bound", a.token), "a new session with the same number ends the bound lock of the old one");
 	stop();
 }
 
@@ -217,14 +221,14 @@ test_bound_place(void)
 	commit(1);
 	cmd.xact = xacts[1];
 	p = apply(cmd);
-	is_int(p.status, LE_QUEUED, "a bound holder queues again");
+	is_int(p.status, LE_QUEUED, "a bound holder enqueues a place");
 	acquire(2, "x", X);
 	batch();
 	end_session(1);
 	batch();
-	ok(!held("x", a.token) && !held("x", p.token), "both end with the connection");
-	ok(got(2, LE_OK), "and the next one is granted");
-	is_int(le_core_stats(core)->handoffs, 1, "only it");
+	ok(!held("x", a.token) && !held("x", p.token), "bound holder and place end with the connection");
+	ok(got(2, LE_OK), "the next waiter is granted after the end of the connection");
+	is_int(le_core_stats(core)->handoffs, 1, "the end of the connection causes one hand-off");
 	stop();
 }
 

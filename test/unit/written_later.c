@@ -20,7 +20,7 @@ anything_to_write(void)
 	return le_next_dirty_slot(core, NULL) != NULL;
 }
 
-/* A lock that session 1 has held for a batch. */
+/* Returns the token of a lock that session 1 has held for a batch. */
 static int64_t
 held_lock(const char *name, LeMode mode)
 {
@@ -38,16 +38,18 @@ test_waits(void)
 	start();
 	token = held_lock("x", X);
 	ok(le_core_later_since(core) == LE_NEVER, "no release waits to be written");
-	ok(release_later("x", token, 0).status == LE_OK && !anything_to_write(), "a release need not be written");
-	is_int(le_core_later_since(core), now, "its time is known");
+	ok(release_later("x", token, 0).status == LE_OK && !anything_to_write(),
+	   "a release does not have to be written immediately");
+	is_int(le_core_later_since(core), now, "the time of the oldest unwritten release");
 	now += LE_SECOND;
 	batch();
-	is_int(le_core_later_since(core), now - LE_SECOND, "and stays over a batch");
-	ok(!held("x", token), "it is released all the same");
+	is_int(le_core_later_since(core), now - LE_SECOND,
+		   "the time of the unwritten release stays over a batch");
+	ok(!held("x", token), "the lock of the unwritten release is not held");
 	le_core_write_now(core);
-	ok(anything_to_write(), "the host says when it is written");
+	ok(anything_to_write(), "le_core_write_now() makes the release be written");
 	batch();
-	ok(!anything_to_write() && le_core_later_since(core) == LE_NEVER, "once");
+	ok(!anything_to_write() && le_core_later_since(core) == LE_NEVER, "the release is written once");
 	stop();
 }
 
@@ -63,7 +65,8 @@ test_overwritten(void)
 	token = acquire(2, "x", X).token;
 	ok(anything_to_write(), "the next holder of the lock is written");
 	batch();
-	ok(held("x", token) && le_core_later_since(core) == LE_NEVER, "and nothing is left to write");
+	ok(held("x", token) && le_core_later_since(core) == LE_NEVER,
+	   "the write of the next holder includes the release");
 
 	token = held_lock("y", X);
 	release_later("y", token, 0);
@@ -72,11 +75,15 @@ test_overwritten(void)
 	le_core_recycle_rows(core, now);
 	ok(le_next_dirty_slot(core, NULL)->row.recycled, "another lock gets the row");
 	batch();
-	ok(!anything_to_write() && le_core_later_since(core) == LE_NEVER, "and nothing is left to write");
+	ok(!anything_to_write() && le_core_later_since(core) == LE_NEVER,
+	   "the write of the recycled row includes the release");
 	stop();
 }
 
-/* What the next holders' rows would stand beside, or what somebody counts on. */
+/*
+ * Releases that must be written immediately: rows of other holders would contradict them, or a caller depends
+ * on them.
+ */
 static void
 test_written_at_once(void)
 {
@@ -87,30 +94,33 @@ test_written_at_once(void)
 	other = acquire(2, "shared", S).token;
 	batch();
 	release_later("shared", token, 0);
-	ok(anything_to_write(), "of a lock with two slots it is written at once");
+	ok(anything_to_write(), "a release of a lock with two slots is written immediately");
 	batch();
 	release(2, "shared", other);
 	batch();
 
 	token = held_lock("closed", X);
 	release_later("closed", token, LE_SECOND);
-	ok(anything_to_write(), "one that leaves the name closed too");
+	ok(anything_to_write(), "a release that closes the name is written immediately");
 	batch();
 
 	token = held_lock("x", X);
 	release(1, "x", token);
-	ok(anything_to_write(), "and one of a session that asks for that");
+	ok(anything_to_write(), "a release of a session that requires it is written immediately");
 	batch();
 
 	token = held_lock("forced", X);
 	release_later("forced", token, 0);
 	token = acquire(1, "forced", X).token;
 	ok(release_later("forced", token, 0).status == LE_OK && anything_to_write(),
-	   "and one of a row that this batch writes anyway");
+	   "a release of a row that the batch writes anyway is written");
 	stop();
 }
 
-/* An answered release is made, whatever fails after it; one of the failed batch is asked for again. */
+/*
+ * A release whose reply was sent stays applied, whatever fails later; a release of the failed batch is
+ * requested again.
+ */
 static void
 test_failed_batch(void)
 {
@@ -130,10 +140,10 @@ test_failed_batch(void)
 		load_slot(stored("failing", failing, X));
 		load_done();
 		le_core_destroy(failed);
-		ok(!held("answered", answered), "a release that was answered is made after each failure");
-		ok(held("failing", failing), "one of the failed batch is not");
-		ok(anything_to_write(), "and the row is written then");
-		is_int(le_core_later_since(core), now, "which waits since the load");
+		ok(!held("answered", answered), "a release whose reply was sent stays applied after each failure");
+		ok(held("failing", failing), "a release of the failed batch is not applied");
+		ok(anything_to_write(), "the row of the applied release is written after the failure");
+		is_int(le_core_later_since(core), now, "the time of the unwritten release is that of the load");
 		now += LE_SECOND;
 	}
 	batch();
@@ -141,11 +151,11 @@ test_failed_batch(void)
 	load_slot(stored("answered", answered, X));
 	load_done();
 	le_core_destroy(failed);
-	ok(held("answered", answered), "after that the row decides");
+	ok(held("answered", answered), "after the release was written, the row decides");
 	stop();
 }
 
-/* They are found in whatever order they were released. */
+/* Several such releases are found in any order. */
 static void
 test_failed_batch_of_many(void)
 {
@@ -179,7 +189,7 @@ test_failed_batch_of_many(void)
 		snprintf(name, sizeof(name), "x%d", i);
 		n += held(name, tokens[i]);
 	}
-	is_int(n, 0, "all releases that were answered are made");
+	is_int(n, 0, "all releases whose replies were sent stay applied");
 	batch();
 	stop();
 }
@@ -215,10 +225,10 @@ test_failed_batch_of_a_group(void)
 	le_core_destroy(failed);
 	for (int i = 0; i < 20; i += 2)
 		n += held(storage[i], token);
-	is_int(n, 0, "each release of a group is made");
+	is_int(n, 0, "each release of a group stays applied");
 	for (int i = 1; i < 20; i += 2)
 		n += held(storage[i], token);
-	is_int(n, 10, "and no other");
+	is_int(n, 10, "no other lock of the group is released");
 	batch();
 	stop();
 }
