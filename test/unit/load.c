@@ -95,7 +95,7 @@ test_free_rows(void)
 	batch();
 	is_int(le_core_lock_count(core), 1, "a loaded free row is kept for a while");
 	pass(LE_LINGER + LE_LINGER_STEP);
-	is_int(le_core_lock_count(core), 0, "a loaded free row is removed after a while");
+	is_int(le_core_lock_count(core), 0, "a loaded free row is removed later");
 	stop();
 
 	start_load();
@@ -177,8 +177,7 @@ test_orphans(void)
 	batch();
 	ok(!held("bound", OLD), "a holder bound to a connection that is gone has ended");
 	ok(held("bound", OLD + 3), "the next place is granted the lock of the ended holder");
-	ok(!held("leased", OLD + 1) && !held("leased", OLD + 2),
-	   "a holder and a place on a lease that is gone have ended");
+	ok(!held("leased", OLD + 1) && !held("leased", OLD + 2), "holder and place of a lost lease have ended");
 	ok(held("live", OLD + 5), "a holder on a loaded lease holds");
 	stop();
 }
@@ -444,7 +443,7 @@ test_failed_expiry(void)
 		load_done();
 		is_int(time_left(a), 0, "an expiry that was not written is due immediately");
 		ok(le_core_find_lease(core, lease)->deadline <= now,
-		   "the expiry of a lease that was not written is due immediately");
+		   "the unwritten expiry of a lease is due immediately");
 		le_core_destroy(failed);
 		le_core_expire(core, now, 100);
 	}
