@@ -13,19 +13,21 @@
 extern int up_to(int n);
 extern bool one_in(int n);
 
-/* l0 to l5; many of the calls meet at one lock. */
+/* A name from l0 to l5; one of them is chosen often, so that many calls meet at it. */
 extern const char *any_lock(void);
 
-/* ms; mostly short, so that abandoned locks are taken over; some outlive a restart of the server. */
+/*
+ * Milliseconds; mostly short, so that abandoned locks are taken over; some outlive a restart of the server.
+ */
 extern int any_ttl(void);
 
-/* ms; below 0: without a limit. */
+/* Milliseconds; negative: without a limit. */
 extern int any_wait(void);
 
-/* An interval as SQL has it; 0: NULL. */
+/* An interval in SQL; NULL for 0. */
 extern const char *interval(char buffer[32], int ms);
 
-/* The argument "wait"; below 0: without a limit. */
+/* The argument "wait" in SQL; negative: without a limit. */
 extern const char *wait_argument(char buffer[32], int wait);
 
 #endif /* TORTURE_CHANCE_H */

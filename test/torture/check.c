@@ -10,32 +10,33 @@
  * before the other began, and never from tokens. A call whose outcome is unknown
  * may have been carried out or not.
  *
- *	M	At most N hold N permits, and nobody beside a writer: claims do not
- *		overlap. Nobody else is said to lead while a leader may claim to. Where
- *		set_permits changes N, there were enough when the last was granted.
+ *	M	At most N hold N permits, and nobody holds beside an exclusive holder:
+ *		claims do not overlap. Nobody else is reported as leader while a leader
+ *		may claim its term. If set_permits changes N, N was large enough at the
+ *		last grant.
  *	C	A name that a release has closed (hold_for) is granted to nobody before
  *		its time, unless it was forced open.
- *	E	Whoever is forced out holds nothing any more, and a force that finds
- *		nobody has missed nobody.
- *	T	Of two exclusive grants of a lock the later has the higher token.
- *	Q	Grants follow the order of the queue: also between readers and writers,
- *		and nobody behind a queue place that still waits has held the lock.
+ *	E	A holder that was forced out holds nothing afterwards, and a force that
+ *		finds no holder has missed none.
+ *	T	Of two exclusive grants of a lock, the later one has the higher token.
+ *	Q	Grants follow the order of the queue, also between shared and exclusive
+ *		requests: nobody behind a place that still waits has held the lock.
  *	R	Of two calls that take a place or a lock, whatever its name, and do not
- *		overlap in time, the earlier has the lower revision.
- *	W	Nobody waits for long (20 ms and --slack) when all in front of him have
- *		ended for certain, by their answers or by their TTL.  What was released
- *		within a second before a crash of the server may be back.
- *	L	Such hand-offs take less than 20 ms (--p99), all but one in a hundred.
- *	D	What was acknowledged, and neither released nor over by its client's
- *		clock, is held: no answer says otherwise. Also of queue places.
- *	F	No update under a fence is lost: no two that were committed have counted
- *		from the same number. With --unfenced they are only counted.
- *	H	All who read the changes of an election see the same, in order.
+ *		overlap in time, the earlier one has the lower revision.
+ *	W	Nobody waits for longer than 20 ms and --slack after all requests ahead
+ *		have certainly ended, by their replies or by their TTL.  Releases within
+ *		the last second before a crash of the server may be undone.
+ *	L	Such hand-offs take less than 20 ms (--p99), except one in a hundred.
+ *	D	An acknowledged lock that is neither released nor expired by its client's
+ *		clock is held: no reply says otherwise. The same applies to places.
+ *	F	No fenced update is lost: no two committed updates have counted from the
+ *		same number. With --unfenced, lost updates are only counted.
+ *	H	All readers of the changes of an election see the same, in order.
  *	G	Nothing is left at the end, as counted by the nemesis.
  *
- * An asynchronous promotion may lose what was acknowledged shortly before: M, D
- * and F end there for what was claimed before, and H begins anew. T and R go
- * on.
+ * An asynchronous promotion may lose what was acknowledged shortly before it: M,
+ * D and F end there for earlier claims, and H starts again. T and R are checked
+ * across it.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -46,7 +47,7 @@
 
 #define MAX_SHOWN 20 /* violations */
 
-/* What has been read is kept to the end. */
+/* The lists are kept until the end of the process, so the leak check is switched off. */
 const char *__asan_default_options(void);
 
 const char *
@@ -71,7 +72,7 @@ show_call(const Call *call)
 		printf("    %s: %s\n", call->client->name, call->answer_line);
 }
 
-/* The faults around the calls help to understand. */
+/* Shows the faults at the time of these calls. */
 static void
 show_windows(const Call *a, const Call *b)
 {
@@ -103,7 +104,7 @@ by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *) a, *(const char *const *) b);
 }
 
-/* kind number, kind number, .. */
+/* Prints "kind number, kind number, ..". */
 static void
 print_counts(const char *title, const char **texts, size_t n)
 {

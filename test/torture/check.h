@@ -16,10 +16,10 @@ typedef int64_t Time; /* nanoseconds of CLOCK_MONOTONIC */
 #define MS        INT64_C(1000000)
 #define SECOND    (1000 * MS)
 #define MAX_NAMES 8
-/* However long a call takes, it has reached its manager within this time, or never does. */
+/* A call reaches its manager within this time, or never. */
 #define CARRIED_OUT (20 * SECOND)
 
-/* A growing array: APPEND(list, count, room) is the place of a new element. */
+/* A growing array: APPEND(list) returns the address of a new element. */
 extern void *grow(void *list, size_t count, size_t *room, size_t size);
 #define APPEND(l) ((l).at = grow((l).at, (l).n, &(l).room, sizeof(*(l).at)), &(l).at[(l).n++])
 #define LIST(type)                                                                                           \
@@ -37,7 +37,7 @@ typedef enum Status
 	STATUS_UNKNOWN
 } Status;
 
-/* A call and its answer, or the beginning or end of a connection (op S, X). */
+/* A call and its reply, or the start or end of a connection (op S, X). */
 typedef struct Call
 {
 	struct Client *client;
@@ -48,12 +48,12 @@ typedef struct Call
 	int nnames;
 	char mode; /* x, s, p */
 	int permits;
-	Time ttl;  /* 0: none given, or bound */
+	Time ttl;  /* 0: not given, or bound */
 	Time wait; /* FOREVER: no limit */
 	Time hold_for;
 	const char *owner;
 	int64_t lease, token, value, after;
-	Time sent, received; /* of an unknown outcome: when it was known to be unknown */
+	Time sent, received; /* if the outcome is unknown: when the client learned that */
 	Status status;
 	const char *answer;
 } Call;
@@ -62,16 +62,16 @@ typedef struct Client
 {
 	const char *name;
 	long pid;
-	Time death; /* killed by the nemesis; else FOREVER */
+	Time death; /* when the nemesis killed it; FOREVER: it did not */
 	LIST(Call) calls;
 } Client;
 
-/* Something the nemesis did. */
+/* A fault that the nemesis injected. */
 typedef struct Window
 {
 	Time from, to;
 	const char *kind;
-	long pid; /* of the one client that it hit; 0: everybody */
+	long pid; /* the only client that was hit; 0: all */
 	const char *line;
 } Window;
 
@@ -96,29 +96,29 @@ extern const char *name_text(int number);
 extern int name_count(void);
 extern bool is_op(const Call *call, const char *op);
 
-/* When the next primary after t goes down with what an asynchronous promotion loses. */
+/* Returns when the next primary after t ends whose last changes are lost by an asynchronous promotion. */
 extern Time lost_after(Time t);
 extern bool in_lost_tail(Time t);
 
-/* What a lock, place or lease lives on. Several locks of one call share it. */
+/* The lease of a lock or a place. Several locks of one call share it. */
 typedef struct Lease
 {
-	int64_t number; /* 0: a lock's own */
+	int64_t number; /* 0: the own lease of a lock */
 	Time ttl;       /* FOREVER: bound to the connection */
-	Time ttl_high;  /* the longest that it may be */
-	Time proof;     /* the sending of what has renewed it last */
-	Time latest;    /* at which it has ended, if nobody has renewed it */
+	Time ttl_high;  /* the longest possible TTL */
+	Time proof;     /* when the last renewal was sent */
+	Time latest;    /* when it has certainly ended without another renewal */
 } Lease;
 
 typedef struct Segment
 {
 	Time from, to;
-	const Call *by; /* the call that has shown it */
+	const Call *by; /* the call that proves it */
 } Segment;
 
 /*
- * A token and what its client knows of it.  The segments are the times at
- * which it was held for certain.
+ * A token and its client's knowledge about it.  The segments are the times at
+ * which it was certainly held.
  */
 typedef struct Hold
 {
@@ -132,18 +132,18 @@ typedef struct Hold
 	const Call *granted; /* NULL: a place */
 	const Call *ended;
 	LIST(Segment) segments;
-	Time deadline;   /* up to which the lease is claimed */
+	Time deadline;   /* the lease is claimed until then */
 	int count;       /* holds of one owner */
-	bool closed;     /* nothing is claimed any more */
+	bool closed;     /* no longer claimed */
 	bool in_xact;    /* acquired in a transaction that is still open */
-	bool pending;    /* released in it */
+	bool pending;    /* released in the open transaction */
 	Time fence_from; /* FOREVER: not fenced */
-	Time gone;       /* at which it has ended for certain; FOREVER: by its lease */
-	Time keeps;      /* not before this, because of a fence or connection */
-	bool uncertain;  /* how many holds there are */
+	Time gone;       /* when it has certainly ended; FOREVER: ends by its lease */
+	Time keeps;      /* it may last until then because of a fence or a connection */
+	bool uncertain;  /* the number of holds is uncertain */
 	bool was_fenced;
-	Time hold_for;     /* of its release: the name is closed for so long from the grant on; 0: not */
-	const Call *force; /* the first that may have ended it; NULL: none */
+	Time hold_for;     /* of its release: the name is closed for this time from the grant on; 0: not closed */
+	const Call *force; /* the first call that may have ended it by force; NULL: none */
 } Hold;
 
 typedef LIST(Hold *) Holds;
@@ -169,7 +169,7 @@ extern void check_left(void);      /* G */
 extern Time outside_windows(Time t);
 extern bool clock_jumped(Time from, Time to);
 
-/* Calls that set, or show, how many permits of a name there are, in order of their sending. */
+/* Calls that set or show the number of permits of a name, in order of their sending. */
 typedef LIST(const Call *) Calls;
 
 extern void permit_calls(int name, Calls *calls);
@@ -186,8 +186,8 @@ typedef struct Figures
 } Figures;
 
 extern Figures figures;
-extern bool unfenced; /* lost updates are counted, not violations */
-extern Time slack;    /* that a single hand-off may take on top of 20 ms */
+extern bool unfenced; /* lost updates are counted, and are no violations */
+extern Time slack;    /* time that a single hand-off may take in addition to 20 ms */
 extern Time percentile_limit;
 
 extern void violation(char rule, const char *text, const Call *a, const Call *b, const char *line);

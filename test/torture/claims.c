@@ -24,11 +24,11 @@
 
 Holds holds;
 
-/* Of the client that is being looked at. */
+/* The active holds of the client that is being processed. */
 static Holds active;
 static LIST(Lease *) leases;
 static bool in_xact;
-static Time alive; /* the connection was, at this time */
+static Time alive; /* the latest time at which the connection certainly existed */
 
 bool
 is_acquire(const Call *call)
@@ -61,8 +61,8 @@ is_bound(const Hold *h)
 }
 
 /*
- * A grant that is bound to its connection waits for no standby: neither it nor the end of who was
- * before it need be on the new primary.
+ * A grant that is bound to its connection waits for no standby: a new primary may have neither the
+ * grant nor the end of the previous holder.
  */
 bool
 waited_for_no_standby(const Hold *h)
@@ -76,7 +76,7 @@ waited_for_no_standby(const Hold *h)
 	return false;
 }
 
-/* May it vanish with the connection? */
+/* Can the hold end together with the connection, without the client's knowledge? */
 static bool
 is_weak(const Hold *h)
 {
@@ -101,8 +101,8 @@ covers(const Hold *h, Time from, Time to)
 /* --- holders that are forced out --- */
 
 /*
- * A cancel ends an acquire without a trace. Anything else may have been done,
- * unless it is rolled back.
+ * A cancel ends an acquire without an effect. Any other call may have been
+ * applied, unless it is rolled back.
  */
 static bool
 cancelled_too_late(const Call *call)
@@ -111,7 +111,7 @@ cancelled_too_late(const Call *call)
 		   !is_acquire(call);
 }
 
-/* By name, in order of their sending. */
+/* Forced releases by name, in order of their sending. */
 static LIST(Calls) forces;
 
 static int
@@ -144,14 +144,14 @@ find_forces(void)
 			qsort(forces.at[i].at, forces.at[i].n, sizeof(Call *), call_by_sent);
 }
 
-/* It has been carried out by then, or never is. */
+/* Returns when the call has been applied, or will never be. */
 static Time
 force_over(const Call *force)
 {
 	return force->status == STATUS_UNKNOWN ? plus(force->received, END_NOTICED) : force->received;
 }
 
-/* The first that may have ended somebody after this time. */
+/* Returns the first call that may have ended a holder of this name after this time. */
 static const Call *
 next_force(int name, Time from)
 {
@@ -165,7 +165,7 @@ next_force(int name, Time from)
 	return NULL;
 }
 
-/* Also one that finds nobody opens a name that is closed. */
+/* A call that finds no holder also opens a closed name. */
 bool
 forced_between(int name, Time from, Time to)
 {
@@ -175,14 +175,14 @@ forced_between(int name, Time from, Time to)
 	return false;
 }
 
-/* Was it held before this time, as its client knew? */
+/* Was it certainly held before this time, to its client's knowledge? */
 static bool
 certain_before(const Hold *h, Time t)
 {
 	return h->segments.n > 0 && h->segments.at[0].from <= t;
 }
 
-/* It asks for this hold, and not only for its lease, which may have lost it. */
+/* Does the call concern this hold itself, and not only its lease, which the hold may have lost? */
 static bool
 is_about(const Call *call, const Hold *h)
 {
@@ -192,7 +192,7 @@ is_about(const Call *call, const Hold *h)
 	return false;
 }
 
-/* This call shows that it is held, or queued: no force that was over before has ended it. */
+/* The call proves that it is held or queued: no force that was applied before has ended it. */
 static void
 survived(Hold *h, const Call *call)
 {
@@ -207,7 +207,7 @@ survived(Hold *h, const Call *call)
 	}
 }
 
-/* Up to when a lease that this call has renewed, or shown, can be claimed. */
+/* Returns until when a lease that this call has renewed or shown can be claimed. */
 static Time
 claimed_until(const Hold *h, const Call *call)
 {
@@ -216,7 +216,7 @@ claimed_until(const Hold *h, const Call *call)
 	return h->force ? earlier(t, h->force->sent) : t;
 }
 
-/* The call shows that it is held, and has renewed it. */
+/* The call proves that it is held, and has renewed it. */
 static void
 prove(Hold *h, const Call *call)
 {
@@ -241,7 +241,7 @@ prove(Hold *h, const Call *call)
 		s->to = later(s->to, h->deadline);
 }
 
-/* Nothing is claimed after this time. */
+/* Ends the claim at this time. */
 static void
 clip(Hold *h, Time t)
 {
@@ -262,7 +262,7 @@ close_hold(Hold *h, Time claimed, Time gone, const Call *by)
 	h->gone = earlier(h->gone, gone);
 }
 
-/* The connection was there when this was sent. */
+/* The connection existed when this call was sent. */
 static void
 still_alive(Time t)
 {
@@ -341,9 +341,9 @@ new_hold(const Call *call, int name, int64_t token, Lease *lease)
 	return h;
 }
 
-/* --- what the answers say --- */
+/* --- what the replies prove --- */
 
-/* The answer says that it is not held: was it? */
+/* The reply says that it is not held. Returns whether it should be held. */
 static bool
 denied(Hold *h, const Call *call)
 {
@@ -360,7 +360,7 @@ deny(Hold *h, const Call *call)
 	const Call *granted = h->granted ? h->granted : h->asked;
 
 	if (denied(h, call))
-		violation('D', "what was acknowledged and neither released nor over is not held any more", granted,
+		violation('D', "an acknowledged lock that was neither released nor expired is not held", granted,
 				  call, NULL);
 }
 
@@ -401,7 +401,7 @@ acquired(const Call *call)
 			renewed(h, call);
 		else
 		{
-			/* it hangs on a lease, which this call has not renewed */
+			/* it is on a lease, which this call has not renewed */
 			Call by_lease = *call;
 			Segment *s;
 
@@ -446,7 +446,7 @@ awaited(const Call *call)
 	else if (call->status == STATUS_ERROR && !tells_nothing(call))
 	{
 		if (h->granted == NULL && !h->closed && call->received < h->deadline)
-			violation('D', "a queue place is gone before its time", h->asked, call, NULL);
+			violation('D', "a place is lost before its deadline", h->asked, call, NULL);
 		deny(h, call);
 	}
 	else
@@ -460,7 +460,7 @@ awaited(const Call *call)
 	}
 }
 
-/* A new TTL counts from the sending of the call that sets it, if it does. */
+/* A new TTL counts from the sending of the call that sets it, if the call is applied. */
 static void
 change_ttl(Lease *lease, const Call *call)
 {
@@ -561,7 +561,8 @@ released(const Call *call)
 			all = false;
 	}
 	if (no && all && h && h->granted)
-		violation('D', "what was acknowledged and not over cannot be released", h->granted, call, NULL);
+		violation('D', "an acknowledged lock that has not expired cannot be released", h->granted, call,
+				  NULL);
 }
 
 static void
@@ -592,7 +593,7 @@ lease_called(const Call *call)
 
 /* --- transactions and connections --- */
 
-/* How a transaction ended, as far as it is known. */
+/* Processes the end of a transaction, as far as its outcome is known. */
 static void
 end_xact(const Call *call, Status commit, bool committed)
 {
@@ -665,10 +666,10 @@ look_at(const Call *call)
 		end_xact(call, call->status,
 				 is_op(call, "commit") && call->status == STATUS_OK && call->answer[0] == 'C');
 	if (in_xact && call->status == STATUS_ERROR)
-		end_xact(call, STATUS_OK, false); /* aborted: what follows is a ROLLBACK */
+		end_xact(call, STATUS_OK, false); /* aborted: a ROLLBACK follows */
 }
 
-/* The oldest that are closed are of no more interest. */
+/* Drops the oldest closed holds, which are no longer needed. */
 static void
 forget_closed(void)
 {
@@ -682,7 +683,7 @@ forget_closed(void)
 	active.n = n;
 }
 
-/* Those that were forced out for certain, and are not kept by a fence, went then. */
+/* Holds that were certainly forced out, and are not kept by a fence, ended at that time. */
 static void
 forced_are_gone(void)
 {
@@ -714,7 +715,7 @@ find_holds(void)
 			look_at(&c->calls.at[j]);
 			forget_closed();
 		}
-		/* killed, or still there: what it had open ends with it */
+		/* The client was killed, or is still running: its open entries end with it. */
 		end = calloc(1, sizeof(Call));
 		*end = (Call){.client = c, .op = "X", .sent = c->death, .received = c->death, .number = -1};
 		connection_ended(end);
@@ -722,7 +723,7 @@ find_holds(void)
 	forced_are_gone();
 }
 
-/* When it has ended for certain, by what its client knows; see handoffs.c for the rest. */
+/* Returns when it has certainly ended, by its client's knowledge; see handoffs.c for the server's. */
 Time
 hold_gone(const Hold *h)
 {
@@ -732,10 +733,10 @@ hold_gone(const Hold *h)
 	{
 		t = h->lease->latest;
 		if (h->granted == NULL)
-			t = plus(t, h->lease->ttl_high); /* granted at the last moment */
+			t = plus(t, h->lease->ttl_high); /* it may have been granted at the last moment */
 		t = later(t, h->keeps);
 	}
-	/* nor is anybody granted a name that is closed */
+	/* a closed name is not granted, either */
 	if (h->hold_for > 0)
 		t = later(t, plus(h->granted ? h->granted->received : FOREVER, h->hold_for));
 	return t;

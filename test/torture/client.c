@@ -45,7 +45,7 @@ stop(int signo)
 	stopping = 1;
 }
 
-/* A name that nobody has used before. */
+/* Returns a name that has never been used. */
 static const char *
 new_name(void)
 {
@@ -53,7 +53,7 @@ new_name(void)
 	return unique;
 }
 
-/* A call on what is held: what and function agree but for their names. */
+/* Calls a function on a held lock; operation and function differ only in their names. */
 static bool
 ask(const char *operation, const char *function, const Held *h, const char *more)
 {
@@ -81,7 +81,7 @@ is_held(const Held *h)
 	return ask("is_held", h->name[0] == 'e' ? "is_leader" : "is_held", h, "") && is_true();
 }
 
-/* A release whose outcome is not known is asked for again: it does no harm. */
+/* Releases. If the outcome is unknown, the release is repeated, which does no harm. */
 static void
 release(const Held *h)
 {
@@ -93,11 +93,11 @@ release(const Held *h)
 	}
 }
 
-/* Works under the lock for a while. False: lost. */
+/* Works under the lock for a while. Returns false if the lock was lost. */
 static bool
 work(Held *h)
 {
-	/* now and then for longer than its TTL */
+	/* sometimes for longer than its TTL */
 	for (int n = one_in(12) ? up_to(10) : 0; n > 0 && !stopping; n--)
 	{
 		pause_ms(up_to(h->ttl > 0 && h->ttl < 400 ? h->ttl / 4 : 100));
@@ -167,7 +167,7 @@ one_lock(void)
 		return;
 	if (owner != NULL && one_in(2))
 	{
-		/* once more, and one release more */
+		/* a second hold, and an additional release */
 		Held again;
 
 		if (acquire(&again, h.name, shared, ttl, 0, owner) && !stopping)
@@ -181,7 +181,7 @@ one_lock(void)
 		work_and_release(&h);
 }
 
-/* How many permits there are, as far as we know. Whoever is refused is told how many there are. */
+/* The assumed number of permits. An error of the server contains the real one. */
 static int permits = MAX_PERMITS - 1;
 
 static void
@@ -231,7 +231,7 @@ permit(void)
 	work_and_release(&h);
 }
 
-/* Holds the only permit for long, and lets one more in meanwhile. */
+/* Holds the only permit for long, and raises the number meanwhile. */
 static void
 one_more_permit(void)
 {
@@ -249,7 +249,7 @@ one_more_permit(void)
 	set_permits("p1", 1);
 }
 
-/* Enters the queue of a lock, a permit or an election. */
+/* Enters the queue of a lock, of permits or of an election. */
 static bool
 enter_queue(Held *h)
 {
@@ -287,7 +287,7 @@ enter_queue(Held *h)
 
 /* --- many in one call --- */
 
-/* Some of the locks, each once, in any order: their names as an array, too. */
+/* Chooses some of the locks, each once, in any order; also returns their names as an array. */
 static int
 some_locks(Held *h, char *array, int ttl)
 {
@@ -303,7 +303,7 @@ some_locks(Held *h, char *array, int ttl)
 	return n;
 }
 
-/* Asks for each, or enters each queue; returns those that have a token. */
+/* Acquires or enqueues each of the locks; returns those that have a token. */
 static int
 ask_each(Held *h, bool granted[], bool queue)
 {
@@ -361,7 +361,7 @@ release_each(const Held *h, int n)
 	}
 }
 
-/* Some locks by one call, each for itself: what is granted is held for a while, places are waited for. */
+/* Requests some locks separately in one call: holds granted locks for a while, and waits for places. */
 static void
 each(void)
 {
@@ -388,7 +388,7 @@ each(void)
 
 /* --- queues --- */
 
-/* Holds what it gets for a while, up to so many ms. */
+/* Waits in a queue, and holds a granted lock for a random time of up to this many ms. */
 static void
 queue_place(const char *name, int hold)
 {
@@ -416,7 +416,7 @@ queue_place(const char *name, int hold)
 		release(&h);
 }
 
-/* A job that must not run twice within a while: its name stays closed. */
+/* A job that must not run twice within a while: its release closes the name. */
 static void
 closed_for_a_while(void)
 {
@@ -431,7 +431,7 @@ closed_for_a_while(void)
 	callf(&answer, what, "SELECT release_lock('%s', %s, '%d ms')", h.name, h.token, hold_for);
 }
 
-/* As an administrator would. */
+/* Ends holders by force, as an administrator would. */
 static void
 force(const char *name)
 {
@@ -508,9 +508,9 @@ lease(void)
 /* --- elections --- */
 
 /*
- * A standby shows what it has replayed, which may be old, and an old primary
- * that has become one, what nobody was ever told.  So where the server may
- * change, only a primary is asked: others divide by zero.
+ * A standby shows what it has replayed, which may be old; an old primary that
+ * has become a standby may show changes that no client was told. So if the
+ * server may change, only a primary is read: on others, the query divides by zero.
  */
 static const char *
 of_primary(char buffer[64], const char *name)
@@ -528,7 +528,7 @@ leader_of(const char *name)
 	callf(&answer, what, "SELECT term, candidate FROM current_leader(%s)", of_primary(buffer, name));
 }
 
-/* What has changed since we looked last; every observer is to see the same. */
+/* Reads the changes since the last read; every observer must see the same. */
 static void
 history_of(const char *name)
 {
@@ -587,7 +587,7 @@ end_transaction(bool commit)
 		call(&answer, commit ? "commit -" : "rollback -", commit ? "COMMIT" : "ROLLBACK");
 }
 
-/* Acquires, or releases, or both, in a transaction that may be rolled back. */
+/* Acquires or releases, or both, in a transaction that may be rolled back. */
 static void
 transaction(void)
 {
@@ -614,8 +614,8 @@ transaction(void)
 }
 
 /*
- * Reads a counter, and writes it back later.  Whoever is stopped in between
- * writes what is no longer true, unless the fence refuses it.
+ * Reads a counter, and writes it back later.  A client that is stopped in between
+ * writes an outdated number, unless the fence rejects it.
  */
 static void
 count(bool fenced)
@@ -631,7 +631,7 @@ count(bool fenced)
 	if (!callf(&answer, what, "SELECT n FROM counter WHERE name = '%s'", name))
 		return;
 	n = strtoll(answer.value, NULL, 10) + 1;
-	/* the nemesis of the control run stops who sleeps here */
+	/* the nemesis of the control run stops clients that sleep here */
 	pause_ms(may_stop_in_the_middle ? up_to(60) : up_to(10));
 	if (!call(&answer, "begin -", "BEGIN"))
 		return;
@@ -649,7 +649,7 @@ count(bool fenced)
 		release(&h);
 }
 
-/* What administrators do, to what is held for a while and waited for. */
+/* Actions of administrators on locks that are held for a while and waited for. */
 static void
 administered(void)
 {
@@ -680,7 +680,7 @@ administered(void)
 			}
 			break;
 		case 6:
-			/* until somebody forces them out; nothing else moves those who wait */
+			/* Holds until it is forced out; nothing else ends its holders while others wait. */
 			if (acquire(&h, "f0", !one_in(3), 5000, 5000, NULL))
 			{
 				for (int n = up_to(40); n > 0 && is_held(&h); n--)

@@ -15,27 +15,27 @@
 
 #include "check.h"
 
-/* After a fault: connections are made, queues are long. */
+/* Time after a fault in which connections are made and queues are long. */
 #define SETTLE (500 * MS)
-/* How long what is known of nobody may be waiting or held after its connection. */
+/* A waiter or holder whose outcome is unknown may exist for this long after its connection. */
 #define UNKNOWN_LEASE (60 * SECOND)
 #define END_NOTICED   (1 * SECOND)
 /* An asynchronous standby lags behind by less than this. */
 #define LOST_TAIL (1 * SECOND)
-/* Of more nothing is said. */
+/* Above this number of permits, nothing is checked. */
 #define MAX_PERMITS 16
 
-/* Somebody who may be in the way, from its sending on. */
+/* A request that may be ahead of a waiter, from its sending on. */
 typedef struct Occupant
 {
-	Time from, gone, gone_before; /* the latest of all up to this one */
-	int64_t token;                /* 0: not known */
+	Time from, gone, gone_before; /* the latest end of all up to this one */
+	int64_t token;                /* 0: unknown */
 	const Call *call;
 } Occupant;
 
 typedef LIST(Occupant) Occupants;
 
-/* What hits one client, the wall clock or notifications holds up nobody else. */
+/* Returns whether a fault delays all clients: not if it hits one client, the wall clock or notifications. */
 static bool
 hits_all(const Window *w)
 {
@@ -47,7 +47,7 @@ hits_all(const Window *w)
 	return w->pid == 0;
 }
 
-/* The first moment from t on at which no fault holds anything up. */
+/* Returns the first time from t on at which no fault delays anything. */
 Time
 outside_windows(Time t)
 {
@@ -61,7 +61,7 @@ outside_windows(Time t)
 	return t;
 }
 
-/* A wall clock that is set: what is stored as a time of day is another time then. */
+/* Returns whether the wall clock was set: stored times of day have another meaning then. */
 bool
 clock_jumped(Time from, Time to)
 {
@@ -81,7 +81,7 @@ was_stopped(const Client *c, Time from, Time to)
 	return false;
 }
 
-/* The server goes down without a word. */
+/* Returns whether the server ended without a regular shutdown. */
 static bool
 is_crash(const Window *w)
 {
@@ -94,8 +94,8 @@ is_crash(const Window *w)
 }
 
 /*
- * A fault while it was there may have given it its TTL again, or lost its end: a
- * crash takes back the releases that were answered a moment before.
+ * Returns the latest end of an entry: a fault during its life may have given it its full TTL again, or
+ * undone its end, because a crash undoes releases that were confirmed just before it.
  */
 static Time
 prolonged(Time from, Time gone, Time ttl, bool ended)
@@ -121,7 +121,7 @@ known_ttl(const Call *call)
 	return call->lease ? UNKNOWN_LEASE : call->ttl;
 }
 
-/* Calls that were answered without a grant, or not at all. */
+/* Calls that got a reply without a grant, or no reply. */
 static void
 occupant_of_call(const Call *call, Occupants *list)
 {
@@ -141,7 +141,7 @@ occupant_of_hold(const Hold *h, Occupants *list)
 	Time gone = hold_gone(h);
 	Time ttl = h->lease->ttl_high == FOREVER ? 0 : h->lease->ttl_high;
 
-	/* a closed name stays closed for no longer than that from a restart on */
+	/* after a restart, a closed name stays closed for its full time at most */
 	if (h->hold_for > ttl)
 		ttl = h->hold_for;
 	if (gone < FOREVER)
@@ -185,7 +185,10 @@ occupants_of(int name, Occupants *list)
 	}
 }
 
-/* Sets how many permits there were for certain up to the time until, and since when; else one, always. */
+/*
+ * Returns the number of permits that was certain up to the time "until", and since when; if none is certain,
+ * one permit, always.
+ */
 static void
 permits_at(const Calls *calls, const Call *asked, Time until, int *permits, Time *since)
 {
@@ -210,14 +213,14 @@ permits_at(const Calls *calls, const Call *asked, Time until, int *permits, Time
 		}
 		else if (last == NULL || call->received > last->sent)
 		{
-			/* any of them may have been the last one */
+			/* any of these calls may have been applied last */
 			*permits = 1;
 			return;
 		}
 	}
 }
 
-/* The n latest of these times. */
+/* Keeps the n latest of these times. */
 static void
 keep_latest(Time *latest, int n, Time t)
 {
@@ -231,9 +234,9 @@ keep_latest(Time *latest, int n, Time t)
 }
 
 /*
- * When enough of what is in front of a request with this token is gone: all of
- * it, or so much that its permit is left.  FOREVER: not before it is granted or
- * gives up (at the time until), as far as is known.
+ * Returns when enough of the requests ahead of a request with this token have
+ * ended: all of them, or so many that a permit is left for it.  FOREVER: not
+ * before it is granted or gives up (at the time "until"), as far as is known.
  */
 static Time
 way_free(const Occupants *list, const Calls *calls, const Call *self, int64_t token, Time until, bool *waited,
@@ -306,7 +309,7 @@ check_waiter(Occupants *lists, const Calls *permits, const Call *call, int64_t t
 	if (call == asked && call->status == STATUS_OK)
 		*APPEND(times) = until - free_at;
 	if (until - free_at > 20 * MS + slack)
-		violation('W', "could have been granted much sooner", front ? front : call, call, NULL);
+		violation('W', "a waiter could have been granted much earlier", front ? front : call, call, NULL);
 }
 
 static void
@@ -365,5 +368,5 @@ check_handoffs(void)
 	figures.longest = times.at[times.n - 1];
 	figures.checked['L'] = figures.handoffs;
 	if (times.n >= 100 && figures.p99 > percentile_limit)
-		violation('L', "of a hundred hand-offs more than one takes too long", NULL, NULL, NULL);
+		violation('L', "more than one of a hundred hand-offs takes too long", NULL, NULL, NULL);
 }

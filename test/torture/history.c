@@ -151,7 +151,7 @@ parse_answer(Client *client, Time t, char *rest, const char *line)
 
 	if (sscanf(rest, "%ld %15s%n", &number, status, &used) != 2)
 		return false;
-	/* the last, or one of those that were made together with it */
+	/* the last call, or one of those that were made together with it */
 	do
 	{
 		if (call == client->calls.at || (--call)->number < number)
@@ -289,8 +289,8 @@ by_from(const void *a, const void *b)
 }
 
 /*
- * A client that was killed knows nothing after that; its calls point to it
- * only now, because the list of clients has moved while it grew.
+ * A client that was killed knows nothing after its death. Its calls get their
+ * pointers to it only here, because the list of clients has moved while it grew.
  */
 void
 finish_reading(void)
@@ -315,7 +315,10 @@ finish_reading(void)
 	}
 }
 
-/* An old primary is gone at the end of the window, and what it did in it is not on the new one. */
+/*
+ * Returns the end of the window in which the old primary ended: its changes in this window are not on the new
+ * primary.
+ */
 Time
 lost_after(Time t)
 {
@@ -325,7 +328,7 @@ lost_after(Time t)
 	return FOREVER;
 }
 
-/* What an old primary did then is not on the new one. */
+/* Returns whether changes of this time were made by an old primary, and are not on the new one. */
 bool
 in_lost_tail(Time t)
 {

@@ -60,8 +60,10 @@ pause_ms(int ms)
 	nanosleep(&t, NULL);
 }
 
-/* A disk that is full for the server may be full for us: a line that is not
- * written would be a hole in the history. */
+/*
+ * Exits if the line cannot be written, because it would be missing in the history.  A disk that is full for
+ * the server can be full for this process, too.
+ */
 static void
 write_line(const char *line, size_t len)
 {
@@ -118,7 +120,7 @@ disconnect(void)
 	line('X', "%d", connection_number);
 }
 
-/* What the server says besides is not part of the history. */
+/* Notices of the server are not part of the history. */
 static void
 ignore_notice(void *arg, const PGresult *result)
 {
@@ -126,7 +128,7 @@ ignore_notice(void *arg, const PGresult *result)
 	(void) result;
 }
 
-/* Until there is a connection; false: told to stop. */
+/* Connects, and retries until there is a connection. Returns false if the process should stop. */
 bool
 connected(void)
 {
@@ -153,7 +155,7 @@ in_transaction(void)
 	return connection != NULL && PQtransactionStatus(connection) != PQTRANS_IDLE;
 }
 
-/* Has the server said for certain that nothing was done? */
+/* Returns whether the SQLSTATE proves that nothing was done. */
 static bool
 is_definite(const char *state)
 {
@@ -177,7 +179,7 @@ answer_rows(Answer *answer, const PGresult *result, int first_row, int end_row, 
 			const char *v = PQgetisnull(result, row, column) ? "-" : PQgetvalue(result, row, column);
 
 			if (len + strlen(v) + 2 > sizeof(answer->value))
-				return; /* more than anybody looks at */
+				return; /* more than any caller reads */
 			len += (size_t) sprintf(answer->value + len, "%s%s",
 									len == 0                 ? ""
 									: column == first_column ? ";"
@@ -213,7 +215,7 @@ answer_from(Answer *answer, const PGresult *result)
 	}
 }
 
-/* Until there is something to read; false: not before this time. */
+/* Waits until there is something to read. Returns false if there is nothing before this time. */
 static bool
 readable_before(int64_t end)
 {
@@ -234,8 +236,8 @@ readable_before(int64_t end)
 }
 
 /*
- * A server that is stopped still acknowledges what it is sent, so nothing but a
- * timer of the client's own ends the wait for its answer.
+ * A stopped server still acknowledges packets, so only a timer of the client
+ * can end the wait for its reply.
  */
 static PGresult *
 execute(const char *sql)
@@ -267,8 +269,8 @@ execute(const char *sql)
 static const char *const status_names[] = {"ok", "null", "error", "unknown"};
 
 /*
- * Makes a call: what is the operation as it stands in the history, sql what is
- * sent.  In a lost connection every outcome is unknown.
+ * Makes a call: "what" is the operation in the history, "sql" the statement.
+ * If the connection is lost, the outcome is unknown.
  */
 bool
 call(Answer *answer, const char *what, const char *sql)

@@ -22,7 +22,7 @@ typedef enum AnswerStatus
 typedef struct Answer
 {
 	AnswerStatus status;
-	char value[3000];  /* columns with | between them, rows with ;, or the SQLSTATE */
+	char value[3000];  /* columns separated by |, rows by ;, or the SQLSTATE */
 	char message[200]; /* of an error */
 } Answer;
 
@@ -33,7 +33,7 @@ extern bool connected(void);
 extern void disconnect(void);
 extern bool in_transaction(void);
 extern bool call(Answer *answer, const char *what, const char *sql);
-/* One call that stands for n operations, as long as it answers a row for each, with its name first. */
+/* One call for n operations, if it returns a row for each of them, which begins with its name. */
 extern bool call_each(Answer *answers, int n, const char *const *what, const char *sql);
 extern bool callf(Answer *answer, const char *what, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

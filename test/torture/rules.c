@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-/* A time at which a token was held for certain. */
+/* A time at which a token was certainly held. */
 typedef struct Span
 {
 	Time from, to;
@@ -27,7 +27,9 @@ span_by_from(const void *a, const void *b)
 	return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Of one name, in order of their beginning. With first_only the first of each token. */
+/*
+ * Returns the spans of one name in order of their start. With first_only, only the first span of each token.
+ */
 static void
 spans_of(int name, bool first_only, Spans *spans)
 {
@@ -42,7 +44,7 @@ spans_of(int name, bool first_only, Spans *spans)
 		{
 			const Segment *s = &h->segments.at[j];
 
-			/* an instant is enough to know the order; to overlap takes more */
+			/* An instant is sufficient for the order, but not for an overlap. */
 			if (s->to < s->from || (!first_only && s->to == s->from))
 				continue;
 			*APPEND(*spans) = (Span){s->from, s->to, s->by, h};
@@ -70,7 +72,7 @@ by_call_sent(const void *a, const void *b)
 	return (x->sent > y->sent) - (x->sent < y->sent);
 }
 
-/* How many permits there are when this call has been carried out: set by it, or shown. */
+/* Returns the number of permits after this call was applied: set or shown by it. */
 int
 permits_of(const Call *call)
 {
@@ -95,7 +97,7 @@ permit_calls(int name, Calls *calls)
 		qsort(calls->at, calls->n, sizeof(Call *), by_call_sent);
 }
 
-/* How many of these calls were sent up to this time. */
+/* Returns how many of these calls were sent up to this time. */
 size_t
 calls_sent(const Calls *calls, Time t)
 {
@@ -114,9 +116,8 @@ calls_sent(const Calls *calls, Time t)
 }
 
 /*
- * The most permits that there may have been at any time between these two: as
- * many as the last call says that is certain and was over before, or any later
- * one.
+ * Returns the largest possible number of permits at any time between these two:
+ * that of the last certain call that was complete before, or of any later one.
  */
 static int
 most_permits(const Calls *calls, Time from, Time to)
@@ -141,8 +142,8 @@ most_permits(const Calls *calls, Time from, Time to)
 }
 
 /*
- * More hold permits than there are: unless there were enough when the last of
- * them was granted, for fewer take nothing away from those who hold one.
+ * Checks that no more permits are held than exist, or than existed when the last
+ * of them was granted: a lower number does not end holders.
  */
 static void
 check_permits(const Span *s, const Span *now, size_t n, const Calls *calls)
@@ -159,7 +160,7 @@ check_permits(const Span *s, const Span *now, size_t n, const Calls *calls)
 			last = now[i].hold->asked->sent;
 	}
 	if (held > 1 && held > (size_t) most_permits(calls, last, s->from))
-		violation('M', "more hold permits than there are", now[0].by, s->by, NULL);
+		violation('M', "more permits are held than exist", now[0].by, s->by, NULL);
 }
 
 static void
@@ -168,7 +169,8 @@ check_span(const Span *s, Span *now, size_t n, const Calls *calls)
 	figures.checked['M']++;
 	for (size_t i = 0; i < n; i++)
 		if (conflict(now[i].hold, s->hold))
-			violation('M', "two hold at a time what excludes them", now[i].by, s->by, NULL);
+			violation('M', "two holders that exclude each other hold at the same time", now[i].by, s->by,
+					  NULL);
 	if (s->hold->mode == 'p')
 		check_permits(s, now, n, calls);
 }
@@ -210,22 +212,22 @@ has_closed(const Hold *h)
 		   h->ended->status == STATUS_OK && h->ended->answer[0] == 't' && h->gone == h->ended->received;
 }
 
-/* Whoever is granted the name that this one has closed. */
+/* Checks a grant of the name that this holder has closed. */
 static void
 check_next(const Span *closed, Time acquired, const Span *next)
 {
 	const Call *release = closed->hold->ended;
 
 	figures.checked['C']++;
-	/* it is stored as a time of day */
+	/* closed_until is stored as a time of day */
 	if (next->from < acquired + closed->hold->hold_for && lost_after(release->sent) > next->from &&
 		!forced_between(closed->hold->name, release->sent, next->from) && !clock_jumped(acquired, next->from))
 		violation('C', "granted while its name was closed", release, next->by, NULL);
 }
 
 /*
- * A name is closed from the acquisition on: that is after its request was sent,
- * and after whatever was seen to hold it before.
+ * A name is closed from its acquire on: that is after its request was sent, and
+ * after the end of all spans of earlier holders.
  */
 void
 check_closed(void)
@@ -261,7 +263,7 @@ check_closed(void)
 
 /* --- E --- */
 
-/* A force that has found nobody, while somebody held: see claims.c for those that it says to have ended. */
+/* A force that has found no holder while there was one; see claims.c for forces that have ended holders. */
 void
 check_forces(void)
 {
@@ -282,7 +284,7 @@ check_forces(void)
 					continue;
 				for (size_t k = 0; k < spans.n && spans.at[k].from <= call->sent; k++)
 					if (spans.at[k].to >= call->received && !spans.at[k].hold->was_fenced)
-						violation('E', "a force has ended nobody, and somebody held", spans.at[k].by, call,
+						violation('E', "a force has found no holder, but there was one", spans.at[k].by, call,
 								  NULL);
 			}
 	}
@@ -292,10 +294,10 @@ check_forces(void)
 /* --- T and Q --- */
 
 /*
- * Two that exclude each other, and of which one was seen to hold before the
- * other, were granted in that order. (Otherwise the other would have held
- * already when the one was seen.) What an asynchronous promotion has brought
- * back is in no order with what came after it.
+ * Of two holders that exclude each other, the one that was seen to hold earlier
+ * was granted earlier. (Otherwise the other one would have held already at that
+ * time.) Entries that an asynchronous promotion has restored have no order
+ * relative to later ones.
  */
 static void
 check_order_of(const Spans *spans)
@@ -322,13 +324,14 @@ check_order_of(const Spans *spans)
 }
 
 /*
- * A place that is still waiting when it asks had been waiting since it was
- * taken: nobody behind it can have held the lock before it asked.
+ * A place that is still waiting at a call has waited since it was created: no
+ * request behind it can have held the lock before that call.
  */
 static void
 check_places(const Spans *spans, int name)
 {
-	const Span **highest = calloc(spans->n + 1, sizeof(Span *)); /* of those up to there; NULL: none */
+	const Span **highest =
+		calloc(spans->n + 1, sizeof(Span *)); /* the highest token up to there; NULL: none */
 
 	for (size_t i = 0; i < spans->n; i++)
 	{
@@ -367,8 +370,8 @@ check_places(const Spans *spans, int name)
 			figures.checked['Q']++;
 			if (low > 0 && highest[low - 1] != NULL && highest[low - 1]->hold->token > h->token &&
 				lost_after(h->asked->sent) > call->received)
-				violation('Q', "granted before one who was there first and still waits", highest[low - 1]->by,
-						  call, NULL);
+				violation('Q', "granted before an earlier place that still waits", highest[low - 1]->by, call,
+						  NULL);
 		}
 	}
 	free(highest);
@@ -394,7 +397,7 @@ typedef struct Given
 {
 	int64_t token;
 	const Call *call;
-	bool is_new; /* by this very call */
+	bool is_new; /* created by this call */
 } Given;
 
 static int
@@ -413,7 +416,10 @@ given_by_received(const void *a, const void *b)
 	return (x->received > y->received) - (x->received < y->received);
 }
 
-/* Without owner and lease each call asks for something new; with an owner the first one. */
+/*
+ * Returns whether a call requests a new entry: always without owner and lease; with an owner, only the first
+ * one.
+ */
 static bool
 asks_for_new(const Client *c, const Call *call)
 {
@@ -493,9 +499,9 @@ check_leaders(void)
 						continue;
 					figures.checked['D']++;
 					if (call->status == STATUS_NULL)
-						violation('D', "nobody leads while somebody does", s->by, call, NULL);
+						violation('D', "no leader is reported while there is one", s->by, call, NULL);
 					else if (strtoll(call->answer, NULL, 10) != s->hold->token)
-						violation('M', "another one is said to lead", s->by, call, NULL);
+						violation('M', "another leader is reported", s->by, call, NULL);
 				}
 			}
 	}
@@ -528,7 +534,7 @@ next_change(const char **text, int64_t *number)
 	return true;
 }
 
-/* Does this answer have all changes up to its last one? */
+/* Checks that this reply contains all changes up to its last one. */
 static void
 check_history(const Call *call, const Change *changes, size_t n)
 {
@@ -555,7 +561,9 @@ check_history(const Call *call, const Change *changes, size_t n)
 	}
 }
 
-/* Reads between two asynchronous promotions: one may take back what was seen before. */
+/*
+ * Compares reads between two asynchronous promotions, each of which may undo changes that were seen before.
+ */
 static void
 check_histories_of(int name, Time from, Time to)
 {
@@ -634,13 +642,13 @@ check_updates(void)
 	{
 		const Write *a = &writes.at[i - 1], *b = &writes.at[i];
 
-		/* a commit that an asynchronous promotion has lost is made again */
+		/* a commit that was lost by an asynchronous promotion is repeated */
 		if (a->name != b->name || a->write->value != b->write->value ||
 			lost_after(a->commit->sent) < b->commit->received)
 			continue;
 		figures.lost++;
 		if (!unfenced)
-			violation('F', "both have counted from the same number: an update is lost", a->write, b->write,
+			violation('F', "an update is lost: both have counted from the same number", a->write, b->write,
 					  NULL);
 	}
 	figures.checked['F'] = (long) writes.n;

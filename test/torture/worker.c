@@ -1,7 +1,7 @@
 /*
  * worker.c
- *		The command that lockctl runs in its torture test: as long as it lives, it
- *		claims the lock, and records that for the checker.
+ *		The command that lockctl runs in its torture test: while it runs, it claims
+ *		the lock, and records the claim for the checker.
  *
  *		lockctl lock NAME -- worker DIRECTORY ASKED MODE RUN [deaf] [apart]
  *
@@ -67,7 +67,7 @@ work(const char *directory, const char *asked, const char *mode, long long run_m
 		perror(text);
 		exit(1);
 	}
-	/* the times of the last two lines have as many digits always */
+	/* the times of the last two lines always have the same number of digits */
 	head =
 		snprintf(text, sizeof(text),
 				 "P %s %d w%d\nS %s 1 0\nC %s 1 1 acquire %s mode=%s ttl=0 wait=0 owner=-\nA %lld 1 ok %s\n",
