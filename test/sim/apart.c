@@ -23,7 +23,7 @@ wall_seconds(void)
 	return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
 }
 
-/* Memory in which such a process can tell something. */
+/* Allocates memory that such a process shares with its parent. */
 void *
 apart_alloc(size_t size)
 {
@@ -44,8 +44,8 @@ be_quiet(void)
 }
 
 /*
- * True if it came to a good end.  With a limit it is an attempt, whose output
- * nobody reads, and which is no failure if it takes longer.
+ * Returns whether the process exits with 0.  With a limit in seconds, the run is
+ * an attempt: its output is dropped, and a timeout is no failure.
  */
 bool
 apart_run(void (*run)(void *arg), void *arg, unsigned limit)

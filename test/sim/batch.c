@@ -40,7 +40,7 @@ check_core(World *w)
 	}
 }
 
-/* The names of a command live as long as what remembers it. */
+/* Copies the names of a command, so that they live as long as the copy of the command. */
 void
 keep_names(LeCommand *cmd, LeText *names)
 {
@@ -49,7 +49,10 @@ keep_names(LeCommand *cmd, LeText *names)
 	cmd->names = names;
 }
 
-/* A batch has begun: it goes on with what the one before has left of the mail.  False: there is none. */
+/*
+ * A batch has begun: continues with the mail that the previous batch has deferred.  Returns false if there is
+ * none.
+ */
 bool
 batch_mail(World *w)
 {
@@ -67,7 +70,7 @@ batch_mail(World *w)
 	return any;
 }
 
-/* Batch by batch, each as much as it may do; others ask for something in between. */
+/* Expires batch by batch, each with its limit of work; clients send requests in between. */
 static void
 expire_in_steps(World *w)
 {
@@ -101,7 +104,7 @@ batch_expire(World *w)
 		model_expire(w->model, w->now);
 }
 
-/* --- what is known once a batch is stored --- */
+/* --- what survives a crash of the manager after a batch is stored --- */
 
 void
 durable_reset(Durable *d)
@@ -159,7 +162,7 @@ learn(World *w, const LeCommand *cmd, const LeReply *reply)
 		known->names[i] = (uint16_t) sim_text_id(command_name(cmd, i).data);
 }
 
-/* A client reads its answer. */
+/* A client receives its reply. */
 static void
 answered(World *w, const LeCommand *cmd, const LeReply *reply)
 {
@@ -185,7 +188,7 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 	c->more.from = reply->next;
 }
 
-/* Another request has taken its place's wait over. */
+/* Another request has displaced the wait for a place. */
 static void
 durable_displace(World *w, const LeReply *by)
 {
@@ -235,7 +238,10 @@ durable_apply(World *w, const Posted *p)
 	}
 }
 
-/* Tokens of exclusive grants are newer than those of all batches before. */
+/*
+ * The newest token of an exclusive grant of this lock. Exclusive grants have higher tokens than those of all
+ * earlier batches.
+ */
 static int64_t *
 last_exclusive(World *w, const LeCommand *cmd, uint32_t i)
 {
@@ -320,7 +326,7 @@ give_answers(World *w)
 	}
 }
 
-/* It is stable, and those that asked in it have their answers. */
+/* Stores the batch; the requests of the batch then have their replies. */
 static void
 batch_store(World *w)
 {
@@ -349,7 +355,7 @@ batch_store(World *w)
 	}
 }
 
-/* Those that have waited are told as well. */
+/* Sends the replies to waiters. */
 static void
 batch_answer(World *w)
 {
@@ -416,7 +422,7 @@ post_waiters(World *w)
 	free(waiting);
 }
 
-/* Who comes back and has what it waited for is told so at last. */
+/* A waiter that was granted, and waits again after a reload, must get its reply now. */
 static void
 expect_lost(World *w)
 {
@@ -430,7 +436,7 @@ expect_lost(World *w)
 	}
 }
 
-/* A new core from what is stored; for those who still wait, or for nobody. */
+/* Builds a new core from the stored rows, with the remaining waiters or without any. */
 void
 batch_rebuild(World *w, int64_t next_revision, Loss loss)
 {
@@ -459,7 +465,7 @@ batch_rebuild(World *w, int64_t next_revision, Loss loss)
 	w->recovering = false;
 }
 
-/* Another manager starts. */
+/* Starts another manager. */
 void
 batch_reload(World *w)
 {
@@ -469,13 +475,13 @@ batch_reload(World *w)
 void
 batch_crash(World *w)
 {
-	/* it may take a while to start again */
+	/* it can take a while until the next start */
 	world_new_manager(w, rng_chance(&w->rng, 300) ? rng_below(&w->rng, 4000000) : 0);
 	NOTE(w, "crash");
 	batch_reload(w);
 }
 
-/* This waiter holds all that it asked for, and nobody has ended any of it. */
+/* Returns whether this waiter holds everything that it requested, and none of it has ended. */
 static bool
 has_all(World *w, const Durable *d, const LeEntry *answer)
 {
@@ -493,9 +499,9 @@ has_all(World *w, const Durable *d, const LeEntry *answer)
 }
 
 /*
- * A crash after the batch was stored, and before those that have waited were
- * told.  Only where all of them were granted: what else they were told they
- * would have to be told again.
+ * Simulates a crash after the batch was stored and before the waiters got their
+ * replies.  Only if all of them were granted: other replies could not be
+ * repeated.
  */
 void
 batch_lose_answers(World *w)
@@ -526,8 +532,8 @@ batch_lose_answers(World *w)
 }
 
 /*
- * Nothing can be written, and for a while not even read: somebody has locked
- * the tables.  Who asks meanwhile is refused, and asks again later.
+ * Nothing can be written, and for a while not even read, because another session
+ * has locked the tables.  Requests in this time are rejected, and repeated later.
  */
 static void
 fail_to_write(World *w)
@@ -542,14 +548,14 @@ fail_to_write(World *w)
 		(void) le_pause_seen(&w->pause, w->pause.seen_at, w->clock);
 	}
 
-	/* what came while nothing was refused waits for the next batch */
+	/* requests from a time without rejections wait for the next batch */
 	if (w->pause.refused)
 		keeper_refused(w);
 	(void) le_pause_mended(&w->pause, w->clock);
 	w->now = le_pause_time(&w->pause, w->clock);
 }
 
-/* Nothing of this batch was stored: everything again, one by one. */
+/* The batch was not stored: applies its requests again, one by one. */
 void
 batch_fail(World *w)
 {

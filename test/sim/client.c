@@ -21,7 +21,7 @@ some_role(World *w)
 	return FIRST_ROLE + rng_below(&w->rng, ROLES);
 }
 
-/* As SET_PERMITS and EVICT have the roles that were looked at. */
+/* The checked roles, in the form of SET_PERMITS and EVICT. */
 static LeText
 role_text(uint32_t role)
 {
@@ -31,7 +31,7 @@ role_text(uint32_t role)
 	return (LeText){(const char *) &roles[role - FIRST_ROLE], sizeof(role)};
 }
 
-/* A command of this session, on some name. */
+/* Returns a command of this session with a random name. */
 static LeCommand
 command(World *w, uint32_t sessno, LeCommandType type)
 {
@@ -65,7 +65,7 @@ post(World *w, const LeCommand *cmd)
 	batch_post(w, cmd, &reply);
 }
 
-/* What somebody was told; new rather than old.  NULL: nothing yet. */
+/* Returns a token that a client knows; rather a new one than an old one.  NULL: none yet. */
 static const Known *
 some_known(World *w)
 {
@@ -78,7 +78,7 @@ some_known(World *w)
 	return &w->known[(w->nknown - 1 - back) % KNOWN];
 }
 
-/* A token, with one of its names; now and then with another one. */
+/* Chooses a known token with one of its names, and sometimes with another name. */
 static bool
 pick_known(World *w, LeCommand *cmd)
 {
@@ -112,7 +112,7 @@ some_wait(World *w)
 									  : 1 + (LeTime) rng_below(&w->rng, 3000000);
 }
 
-/* A lease of late; sometimes of another role, and a number that is none. */
+/* Chooses a recent lease; sometimes one of another role, or an invalid number. */
 static void
 pick_lease(World *w, LeCommand *cmd)
 {
@@ -127,7 +127,7 @@ pick_lease(World *w, LeCommand *cmd)
 		cmd->role = known != NULL ? known->role : w->lease_roles[i];
 }
 
-/* As whoever was told this token would ask again. */
+/* Changes the command into a repetition of the request that returned this token. */
 static void
 as_before(World *w, LeCommand *cmd, const Known *known)
 {
@@ -153,7 +153,7 @@ add_name(LeCommand *cmd, LeText *names, LeText name)
 		names[cmd->nnames++] = name;
 }
 
-/* Few names of few, so that they meet. */
+/* Chooses few names out of few, so that requests meet. */
 static void
 some_names(World *w, LeCommand *cmd, LeText *names)
 {
@@ -175,7 +175,7 @@ some_names(World *w, LeCommand *cmd, LeText *names)
 		add_name(cmd, names, sim_name(0));
 }
 
-/* Those of a token, in another order; some more of them, some less. */
+/* Chooses the names of a token in another order; sometimes more or fewer of them. */
 static void
 known_names(World *w, LeCommand *cmd, LeText *names, const Known *known)
 {
@@ -222,7 +222,7 @@ acquire_group(World *w, uint32_t sessno)
 	post(w, &cmd);
 }
 
-/* ACQUIRE of several names, RELEASE or CHECK of several tokens: each for itself. */
+/* ACQUIRE of several names, RELEASE or CHECK of several tokens, each independently. */
 static void
 each(World *w, uint32_t sessno)
 {
@@ -231,7 +231,7 @@ each(World *w, uint32_t sessno)
 	LeText names[MAX_GROUP];
 	int64_t tokens[MAX_GROUP] = {0};
 
-	/* in a transaction a release waits for the commit */
+	/* a release in a transaction waits for the commit */
 	if (type == LE_CMD_CHECK && !w->clients[sessno].in_xact && rng_chance(&w->rng, 700))
 		type = LE_CMD_RELEASE;
 	cmd = command(w, sessno, type);
@@ -272,7 +272,7 @@ each(World *w, uint32_t sessno)
 	batch_post_each(w, &cmd);
 }
 
-/* AWAIT, RELEASE or CHECK of a token with its names. */
+/* AWAIT, RELEASE or CHECK of a token with all its names. */
 static void
 on_group(World *w, LeCommand cmd)
 {
@@ -296,7 +296,7 @@ on_group(World *w, LeCommand cmd)
 		return;
 	}
 
-	/* each with this token */
+	/* all names with this token */
 	cmd.each = true;
 	cmd.tokens = tokens;
 	for (uint32_t i = 0; i < cmd.nnames; i++)
@@ -323,7 +323,7 @@ acquire(World *w, uint32_t sessno)
 	}
 	else if (rng_chance(&w->rng, w->conf.group_mille / 8) && (known = some_known(w)) != NULL)
 	{
-		/* one more hold of a member, if it is of a group */
+		/* one more hold of a member, if the token is that of a group */
 		cmd.kind = (LeKind) known->kind;
 		cmd.name = sim_name(known->names[rng_below(&w->rng, known->n)]);
 	}
@@ -399,7 +399,7 @@ release(World *w, uint32_t sessno)
 		post(w, &cmd);
 }
 
-/* All that a role has, its own or the other one. */
+/* Ends all entries of a role, the own one or the other one. */
 static void
 force_role(World *w, LeCommand cmd)
 {
@@ -503,7 +503,7 @@ client_unfence(World *w, int i, bool tell)
 
 /* --- transactions and sessions --- */
 
-/* The transaction aborts from this subtransaction on, and whatever is under way. */
+/* Rolls back from this subtransaction on, including a waiting call. */
 void
 client_undo(World *w, uint32_t sessno, uint32_t subxact)
 {
@@ -609,7 +609,7 @@ request(World *w, uint32_t sessno)
 
 	if (rng_chance(&w->rng, w->conf.fence_mille))
 	{
-		/* more of them stand than fall: some outlast what they fence */
+		/* More fences are kept than ended, so that some outlast their holder. */
 		if (w->nfences > 0 && rng_chance(&w->rng, w->nfences == MAX_FENCES ? 700 : 350))
 			client_unfence(w, (int) rng_below(&w->rng, (uint32_t) w->nfences), rng_chance(&w->rng, 500));
 		else
@@ -628,7 +628,7 @@ request(World *w, uint32_t sessno)
 	}
 	else if (what < 65)
 	{
-		/* inside a transaction a release waits for the commit */
+		/* a release in a transaction waits for the commit */
 		if (!c->in_xact)
 			release(w, sessno);
 		else
@@ -650,7 +650,7 @@ request(World *w, uint32_t sessno)
 		client_end(w, sessno);
 }
 
-/* Until the work of one call is done. */
+/* Continues the steps of a call until its work is complete. */
 static void
 go_on(World *w, uint32_t sessno)
 {

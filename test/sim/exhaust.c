@@ -10,19 +10,18 @@
  * the model, and the invariants are checked; if several runs begin in the same
  * way, only in the first of them.
  *
- *	patient		A client that waits and whose turn it is makes time pass, from
- *				deadline to deadline, until it has its answer.  Every turn is a
- *				batch.
- *	cancel		Its wait is cancelled instead.
- *	crash		As patient, and before each turn the manager starts anew.
- *	fail		As patient, but a batch is stored only when the client whose turn
- *				it is waits; every batch fails at first, and its requests come
- *				one by one.
+ *	patient		A client that waits at its turn lets time pass, from deadline to
+ *				deadline, until it has its reply.  Every turn is a batch.
+ *	cancel		The wait is cancelled instead.
+ *	crash		As patient, and the manager restarts before each turn.
+ *	fail		As patient, but a batch is stored only when the client waits at its
+ *				turn; every batch fails at first, and its requests are repeated one
+ *				by one.
  *
- * Between two turns a millisecond passes; a lease of one's own lasts ten
- * seconds.  Left out is what is the same but for names: another order of the
- * programs in a triple, the two locks exchanged, and, where two clients have
- * one program, the orders in which the later one begins first.
+ * Between two turns a millisecond passes; an own lease lasts ten seconds.  Runs
+ * that differ only in names are left out: another order of the programs in a
+ * triple, the two locks exchanged, and, if two clients have the same program,
+ * the orders in which the later one begins first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,15 +34,15 @@
 #define TURNS   (CLIENTS * OPS)
 #define TTL     (10 * LE_SECOND)
 
-/* The programs; those with the two locks exchanged come on top. */
+/* The programs; those with the two locks exchanged are added to them. */
 static const char *const base_programs[] = {
-	"AaAa", /* twice the same */
+	"AaAa", /* the same lock twice */
 	"ABba", /* one inside the other */
-	"SANa", /* shared, and exclusive behind it: only time helps */
-	"PpaX", /* a queue place, and a try */
+	"SANa", /* shared, and exclusive behind it: ends only by a deadline */
+	"PpaX", /* a place, and a try */
 	"GgAa", /* both at once, then one */
-	"VNaG", /* a wait that ends, a renewal, and both at once */
-	"EaDe", /* a try of each, places for each, and each given back */
+	"VNaG", /* a wait with a limit, a renewal, and both at once */
+	"EaDe", /* a try of each, places for each, and a release of each */
 };
 
 #define NBASE     ((int) (sizeof(base_programs) / sizeof(base_programs[0])))
@@ -60,7 +59,7 @@ typedef enum Way
 
 static const char *const way_names[] = {"patient", "cancel", "crash", "fail"};
 
-/* The letters, for the first lock and for the second. */
+/* The letters of an operation on the first and on the second lock. */
 typedef struct Letter
 {
 	char of[3]; /* with the terminating NUL */
@@ -69,7 +68,7 @@ typedef struct Letter
 	LeTime wait;
 	bool enqueue, both;
 	const char *text;
-	bool each; /* both, each for itself */
+	bool each; /* both, each independently */
 } Letter;
 
 static const Letter letters[] = {
@@ -93,7 +92,7 @@ static const Letter letters[] = {
 /* One run. */
 typedef struct Course
 {
-	char programs[CLIENTS][OPS + 1]; /* a dot: does nothing */
+	char programs[CLIENTS][OPS + 1]; /* a dot: no operation */
 	char order[TURNS + 1];
 	Way way;
 } Course;
@@ -119,7 +118,7 @@ find_letter(char c, int *lock)
 
 /* --- one turn --- */
 
-/* The newest token that this client was given for the lock. */
+/* Returns the newest token that this client got for the lock. */
 static int64_t
 token_of(World *w, uint32_t sessno, int lock)
 {
@@ -196,7 +195,7 @@ end_batch(World *w, Way way)
 		batch_end(w);
 }
 
-/* Until this client is free to go on. */
+/* Lets time pass, or cancels, until this client no longer waits. */
 static void
 let_go_on(World *w, uint32_t sessno, Way way)
 {
@@ -249,7 +248,7 @@ start(World *w, bool verbose)
 	}
 }
 
-/* The first turns have been looked at in another run that began with them. */
+/* Runs an order. The first turns were already checked in another run with the same beginning. */
 static void
 run_course(const Course *course, int known, bool verbose)
 {
@@ -266,14 +265,14 @@ run_course(const Course *course, int known, bool verbose)
 		w->conf.check_every = turn < known ? UINT32_MAX : 1;
 		run_turn(w, course, sessno, course->programs[sessno][at[sessno]++]);
 	}
-	/* what comes after that is the same for all, and has its own checks at the end */
+	/* the rest is the same for all runs, and is checked at the end */
 	w->conf.check_every = UINT32_MAX;
 	world_end(w);
 }
 
 /* --- all orders, all triples --- */
 
-/* The next in alphabetical order; false: that was the last. */
+/* Computes the next order in alphabetical sequence; returns false after the last one. */
 static bool
 next_order(char *order)
 {
@@ -292,7 +291,7 @@ next_order(char *order)
 	return true;
 }
 
-/* Of clients with one program the first begins first. */
+/* Returns whether the order counts: of clients with the same program, the first one begins first. */
 static bool
 order_counts(const Course *course)
 {
@@ -325,7 +324,9 @@ get_program(int i, char *program)
 		exchange_locks(program);
 }
 
-/* Programs come in pairs: exchanging the locks is the other one of the pair. */
+/*
+ * Returns whether the triple counts. Programs are stored in pairs that differ by the exchange of the locks.
+ */
 static bool
 triple_counts(const int *t)
 {
@@ -342,7 +343,7 @@ triple_counts(const int *t)
 	return memcmp(t, other, sizeof(other)) <= 0;
 }
 
-/* Into an array; returns how many. */
+/* Fills the array, and returns the number of triples. */
 static int
 list_triples(int triples[][CLIENTS])
 {
@@ -364,14 +365,14 @@ list_triples(int triples[][CLIENTS])
 	return n;
 }
 
-/* --- a process of its own for the orders of one triple, in one way --- */
+/* --- a separate process for the orders of one triple, in one way --- */
 
 typedef struct Job
 {
 	Course course; /* under way */
 	uint64_t orders, turns;
-	uint32_t every, first; /* of the orders each so manieth, beginning with this one */
-	double end;            /* no further one after that; 0: no limit */
+	uint32_t every, first; /* only every n-th order, beginning with this one */
+	double end;            /* no order is started after that; 0: no limit */
 	bool done, verbose;
 } Job;
 
@@ -416,7 +417,7 @@ print_course(FILE *to, const Course *c)
 			way_names[c->way]);
 }
 
-/* Turns that it fails without are left out, with what they would have done. */
+/* Leaves out turns without which it still fails, together with their operations. */
 static void
 shorten(Job *job)
 {
@@ -434,7 +435,7 @@ shorten(Job *job)
 	}
 }
 
-/* Shows how one fails that did. */
+/* Shows how a failed order fails. */
 static void
 explain(Job *job)
 {
@@ -472,7 +473,7 @@ parse_course(const char *text, Course *c)
 	return false;
 }
 
-/* False: it fails, or there is no such course. */
+/* Returns false if it fails, or if there is no such course. */
 bool
 exhaust_replay(const char *text)
 {
@@ -505,7 +506,7 @@ run_triple(const int *triple, const Job *like, Tally *tally, Job *job)
 	return true;
 }
 
-/* Of the orders of each triple every so manieth, the seed says which ones. */
+/* Runs every n-th order of each triple; the seed determines which ones. */
 bool
 exhaust(uint32_t every, uint64_t seed, double seconds)
 {

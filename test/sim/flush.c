@@ -14,14 +14,17 @@
  */
 #include "sim.h"
 
-/* Does this command's session have synchronous_commit off?  Always the same answer. */
+/*
+ * Returns whether the session of this command has synchronous_commit off: always the same result for a
+ * command.
+ */
 static bool
 is_async(const World *w, const LeCommand *cmd)
 {
 	return rng_mix(cmd->session * 1000003 + cmd->request) % 1000 < w->conf.async_mille;
 }
 
-/* A batch is about to be stored. */
+/* Called before a batch is stored. */
 void
 flush_before(World *w)
 {
@@ -36,7 +39,7 @@ flush_all(World *w)
 	w->trusting = false;
 }
 
-/* A client is told this, with the newest batch or by it. */
+/* Called when a client gets this reply, from the newest batch or about it. */
 void
 flush_told(World *w, const LeCommand *cmd, const LeReply *reply)
 {
@@ -51,7 +54,7 @@ flush_told(World *w, const LeCommand *cmd, const LeReply *reply)
 		model_told(w->model, cmd, reply);
 }
 
-/* The server crashes. */
+/* Simulates a crash of the server. */
 void
 flush_lose(World *w)
 {

@@ -5,27 +5,27 @@
  *
  * Where each promise of the contract is checked:
  *
- *	M	at most N holders of N slots, no writer beside another holder:
- *		le_core_check() and check_admitted() here; the model where it grants.
- *		Intervals by the clocks of clients are not judged here.
- *	T	tokens grow, even over restarts and promotions: check_tokens() in
+ *	M	at most N holders of N slots, and no other holder beside an exclusive
+ *		one: le_core_check() and check_admitted() here; the model at grants.
+ *		Intervals by the clocks of clients are not checked here.
+ *	T	tokens grow, also across restarts and promotions: check_tokens() in
  *		batch.c, against all tokens that clients have ever seen; history.c.
- *	Q	grants in the order of revisions: le_core_check() sees queues in order
- *		and their heads; who is granted past somebody, only the model sees.
+ *	Q	grants in the order of revisions: le_core_check() checks the order of
+ *		queues and their heads; whether a grant overtakes, only the model checks.
  *	R	earlier calls have lower revisions: only the model, whose counter has to
- *		agree with every answer.
- *	W	nobody waits who could be granted: check_group(); nobody waits who is
- *		not waited for: check_waiters().
- *	D	what is held is stored, as it is: check_rows(); that it is there after
- *		a restart: the model, compared after each.
- *	E	an epoch that is still that of a grant tells that this is held: check_epochs().
- *	L	nothing ends early (world.c looks a microsecond before each deadline)
- *		or late (nothing is due after batch_expire()); by how much leases
- *		last, only the model knows.
- *	G	nothing is left behind: check_rows() and check_leases() count the rows,
- *		check_undone() and check_forced() look for what a rollback, or the end of
- *		all that a role has, was to end; world_end() lets all leave and looks for
- *		what remains.
+ *		agree with every reply.
+ *	W	no waiter that could be granted: check_group(); no waiting entry without
+ *		a waiting session, and vice versa: check_waiters().
+ *	D	every holder is stored correctly: check_rows(); that it exists after a
+ *		restart: the model, compared after each.
+ *	E	if the epoch is still that of a grant, the grant is held: check_epochs().
+ *	L	nothing ends early (world.c checks a microsecond before each deadline)
+ *		or late (nothing is due after batch_expire()); how long leases last, only
+ *		the model checks.
+ *	G	nothing is left behind: check_rows() and check_leases() count the rows;
+ *		check_undone() and check_forced() search for entries that a rollback or
+ *		FORCE_ROLE should have ended; world_end() lets all clients leave, and
+ *		searches for remaining entries.
  *	H	the changes of an election follow on each other: history.c.
  */
 #include <stdlib.h>
@@ -80,7 +80,7 @@ by_token_and_lock(const void *a, const void *b)
 	return x->token != y->token ? (x->token < y->token ? -1 : 1) : (x->lock > y->lock) - (x->lock < y->lock);
 }
 
-/* It is first in its queue, and nothing else keeps it out. */
+/* Returns whether the entry is first in its queue, and its lock admits it. */
 static bool
 could_be_granted(const World *w, const LeEntry *entry)
 {
@@ -93,7 +93,7 @@ could_be_granted(const World *w, const LeEntry *entry)
 	return lock->held == 0 || (entry->mode == LE_MODE_SHARED && lock->mode == LE_MODE_SHARED);
 }
 
-/* Those with one token: all wait or all hold, and who waits has a reason. */
+/* Checks the entries of one token: all wait or all hold, and a waiting token cannot be granted. */
 static void
 check_group(World *w, const LeEntry *const *members, size_t n)
 {
@@ -109,7 +109,7 @@ check_group(World *w, const LeEntry *const *members, size_t n)
 		sim_fail(w, "token %lld waits, and could be granted", (long long) members[0]->token);
 }
 
-/* Within its lock a holder is alone, or is with those who share. */
+/* Checks that a holder is alone in its lock, or is compatible with the others. */
 static void
 check_admitted(World *w, const LeEntry *entry)
 {
@@ -126,7 +126,7 @@ check_admitted(World *w, const LeEntry *entry)
 	ENSURE(w, entry->mode != LE_MODE_EXCLUSIVE || holders == 1);
 }
 
-/* Each holder and each place has its row, and there are no other ones. */
+/* Checks that each holder and each place has its row, and that there are no other rows. */
 static void
 check_rows(World *w, const Live *live)
 {
@@ -162,7 +162,7 @@ check_rows(World *w, const Live *live)
 	ENSURE(w, held == rows && places == w->tables[TABLE_PLACES].used);
 }
 
-/* Whoever finds the epoch of its grant unchanged still holds. */
+/* Checks that a grant whose epoch is unchanged is held. */
 static void
 check_epochs(World *w, const Live *live)
 {
@@ -182,8 +182,8 @@ check_epochs(World *w, const Live *live)
 }
 
 /*
- * A group's own lease lives as long as one of them: as many rows of leases
- * are stored as there are named leases, and groups with one of their own.
+ * Checks the number of lease rows: one for each named lease, and one for each
+ * group with its own lease, which lives as long as one of its members.
  */
 static void
 check_leases(World *w, const Live *live)
@@ -206,7 +206,7 @@ check_leases(World *w, const Live *live)
 	ENSURE(w, n == w->tables[TABLE_LEASES].used);
 }
 
-/* Whoever waits is waited for, and nobody else: no answer gets lost. */
+/* Checks that each waiting session has a waiting entry, and vice versa: no reply is lost. */
 static void
 check_waiters(World *w)
 {
@@ -221,7 +221,7 @@ check_waiters(World *w)
 	}
 }
 
-/* Nothing is left of what this has undone, but for what a fence keeps from others. */
+/* Checks that this command has undone everything, except entries that a fence keeps. */
 void
 check_undone(World *w, const LeCommand *cmd)
 {
@@ -239,7 +239,10 @@ check_undone(World *w, const LeCommand *cmd)
 	free(live.entries);
 }
 
-/* Nothing is left of what the role had when this was begun, but for what a fence keeps. */
+/*
+ * Checks that nothing is left of the role's entries from before FORCE_ROLE, except entries that a fence
+ * keeps.
+ */
 void
 check_forced(World *w, const LeCommand *cmd, int64_t before)
 {

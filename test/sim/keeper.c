@@ -1,6 +1,6 @@
 /*
  * keeper.c
- *		A client that does nothing but keep a lease alive, as often as it can.
+ *		A client that only keeps a lease alive, as often as it can.
  *
  * It must never lose the lease, whatever the manager's pauses and failures:
  * time in which nothing can be renewed does not count.  It uses its own clock,
@@ -13,7 +13,7 @@
 #define KEEPER_ROLE  999
 #define KEEPER_TTL   (3 * LE_SECOND)
 #define KEEPER_EVERY (700 * LE_MS)
-#define KEEPER_AGAIN (70 * LE_MS) /* after one that was refused */
+#define KEEPER_AGAIN (70 * LE_MS) /* after a rejected renewal */
 
 static LeReply
 ask(World *w, LeCommandType type)
@@ -30,7 +30,7 @@ ask(World *w, LeCommandType type)
 	return reply;
 }
 
-/* What it has been told once it counts on. */
+/* The client relies on the returned validity. */
 static void
 count_on(World *w, LeTime until)
 {
@@ -38,7 +38,7 @@ count_on(World *w, LeTime until)
 		w->keeper.until = until;
 }
 
-/* It takes a lease, which no failure undoes. */
+/* Grants the lease, which no failure undoes. */
 void
 keeper_start(World *w)
 {
@@ -51,7 +51,7 @@ keeper_start(World *w)
 	reply = ask(w, LE_CMD_GRANT_LEASE);
 	batch_end(w);
 
-	/* an older server's disk may have brought back those of earlier lives */
+	/* the disk of an older server may have restored leases of earlier keepers */
 	if (reply.status == LE_LIMIT_LEASES)
 		return;
 	ENSURE(w, reply.status == LE_OK);
@@ -61,7 +61,7 @@ keeper_start(World *w)
 	w->keeper.until = w->clock + KEEPER_TTL;
 }
 
-/* The manager takes requests: is its one among them? */
+/* The manager accepts requests: sends the keeper's renewal if it is due. */
 void
 keeper_tend(World *w)
 {
@@ -71,7 +71,7 @@ keeper_tend(World *w)
 		return;
 	w->keeper.next = w->clock + KEEPER_EVERY;
 
-	/* the WAL writer is not that late */
+	/* the WAL writer flushes early enough */
 	if (w->keeper.raised)
 		flush_all(w);
 	reply = ask(w, LE_CMD_KEEP_ALIVE);
@@ -82,13 +82,13 @@ keeper_tend(World *w)
 	if (!reply.raised)
 		return;
 
-	/* it waits for the flush, or not */
+	/* the client waits for the flush, or not */
 	batch_end(w);
 	if (rng_chance(&w->rng, 500))
 		flush_all(w);
 }
 
-/* The manager refuses requests. */
+/* The manager rejects requests. */
 void
 keeper_refused(World *w)
 {
@@ -96,7 +96,7 @@ keeper_refused(World *w)
 		w->keeper.next = w->clock + KEEPER_AGAIN;
 }
 
-/* How long the manager may run before the next one of its requests comes. */
+/* Returns how long the manager can run before the keeper's next request. */
 LeTime
 keeper_waits(const World *w)
 {
@@ -105,7 +105,7 @@ keeper_waits(const World *w)
 	return w->keeper.next > w->clock ? w->keeper.next - w->clock : 0;
 }
 
-/* Another server has taken over, which may not know of it. */
+/* Another server has started, which may not have the lease. */
 void
 keeper_restart(World *w, bool lossy)
 {

@@ -11,7 +11,7 @@
 #include "sim.h"
 
 #define DEAD_ROLE 998
-/* An end takes several batches where each of them does little. */
+/* An end takes several batches if each of them does little work. */
 #define DEAD_SLACK (1 * LE_SECOND)
 
 static LeTime
@@ -20,14 +20,14 @@ uptime(const World *w)
 	return w->now - w->life_began;
 }
 
-/* Time in which a manager ran, so far. */
+/* Returns the time in which a manager has run so far. */
 static LeTime
 ran(const World *w)
 {
 	return w->now - w->away;
 }
 
-/* A manager starts.  It flushes its incarnation, and with that all before it. */
+/* A manager starts.  It flushes its incarnation, and thus everything before it. */
 void
 lives_begin(World *w)
 {
@@ -39,8 +39,8 @@ lives_begin(World *w)
 }
 
 /*
- * Before the core is asked for anything: it knows the time, and that is recorded as often as the
- * manager does it.  The record is flushed soon, whoever waits for a flush or not.
+ * Called before each use of the core: sets its time, and records the run time as often as the manager
+ * does.  The record is flushed soon, whether or not a session waits for a flush.
  */
 void
 lives_run(World *w)
@@ -54,7 +54,7 @@ lives_run(World *w)
 	w->disks[DISK_FLUSHED].meta.life = w->meta.life;
 }
 
-/* Another client takes a lease, and dies. */
+/* Another client is granted a lease, and dies. */
 void
 dead_start(World *w)
 {
@@ -73,7 +73,7 @@ dead_start(World *w)
 	batch_post(w, &cmd, &reply);
 	batch_end(w);
 
-	/* an older disk may have brought back those of earlier lives */
+	/* an older disk may have restored leases of earlier dead clients */
 	if (reply.status == LE_LIMIT_LEASES)
 		return;
 	ENSURE(w, reply.status == LE_OK);
@@ -83,7 +83,7 @@ dead_start(World *w)
 	w->dead.lives = w->lives;
 }
 
-/* All that is due has ended. */
+/* Checks that the dead client's lease has ended in time. */
 void
 dead_check(World *w)
 {

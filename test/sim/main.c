@@ -15,7 +15,7 @@ typedef struct Options
 {
 	Config conf;
 	Schedule schedule;
-	const char *file; /* that the words are from */
+	const char *file; /* the file of the words */
 	uint64_t seeds;
 	double seconds;
 	uint32_t every;
@@ -41,7 +41,7 @@ usage(FILE *to)
 			"       sim --course PROGRAMS:ORDER:WAY                       one of them\n");
 }
 
-/* Of the processes that have run: what others do on this machine does not count. */
+/* CPU time of this process and its children: other processes of the machine do not count. */
 static double
 processor_seconds(void)
 {
@@ -52,7 +52,7 @@ processor_seconds(void)
 		   (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* What shows this failure again. */
+/* Prints the command that reproduces this failure. */
 static void
 print_command(const Options *o)
 {

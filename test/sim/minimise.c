@@ -11,7 +11,7 @@
 
 #define MAX_TRIALS  3000
 #define MAX_SECONDS 60
-/* One attempt takes no longer than this. */
+/* seconds; the limit of one attempt */
 #define TRIAL_SECONDS 5
 
 typedef struct Search
@@ -29,7 +29,7 @@ over(const Search *s)
 	return s->trials >= MAX_TRIALS || time(NULL) >= s->end;
 }
 
-/* Does it fail as well without these n steps? */
+/* Returns whether the run also fails without these n steps. */
 static bool
 fails_without(Search *s, uint64_t from, uint64_t n)
 {
@@ -48,7 +48,7 @@ fails_without(Search *s, uint64_t from, uint64_t n)
 	return true;
 }
 
-/* Pieces of this size, from the end: what is late depends on what is early. */
+/* Drops pieces of this size, from the end, because late steps depend on early ones. */
 static bool
 drop_pieces(Search *s, uint64_t size)
 {
@@ -67,7 +67,7 @@ drop_pieces(Search *s, uint64_t size)
 	return dropped;
 }
 
-/* From n steps that fail to few; no result is worse than the first. */
+/* Reduces n steps that fail to few; the result is never worse than the first one. */
 void
 minimise(const Config *conf, Schedule *schedule, uint64_t n)
 {

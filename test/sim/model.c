@@ -64,7 +64,7 @@ model_free(Model *m)
 	free(m);
 }
 
-/* A token means something together with its lock. */
+/* A token identifies an entry together with its lock. */
 MEntry *
 m_find(Model *m, uint8_t kind, int name, int64_t token)
 {
@@ -107,7 +107,7 @@ m_find_lease(Model *m, int64_t id)
 	return NULL;
 }
 
-/* Revisions only grow: the array stays in their order. */
+/* Revisions only grow, so that the array stays in their order. */
 MEntry *
 m_insert(Model *m, const MEntry *e)
 {
@@ -200,7 +200,7 @@ m_waiting(Model *m, uint8_t kind, int name)
 
 /* --- answers and time --- */
 
-/* One answer, also for a group. */
+/* Adds one reply, also for a group. */
 void
 m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
 {
@@ -240,7 +240,7 @@ m_time_left(Model *m, const MEntry *e, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
-/* Its client was heard of. */
+/* Renews the entry: its client has sent a request. */
 void
 m_renew(Model *m, MEntry *e, LeTime now)
 {
@@ -256,7 +256,7 @@ m_renew(Model *m, MEntry *e, LeTime now)
 	m_share_time(m, e);
 }
 
-/* A change of an election has a revision of its own. */
+/* A change of an election has its own revision. */
 void
 m_changed(Model *m, const MEntry *e)
 {
@@ -311,7 +311,7 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	m_answer(m, e, LE_OK, e->token);
 }
 
-/* A hold more of it is the same hold. */
+/* Returns whether further holds of the entry are not counted. */
 bool
 m_counts_once(const MEntry *e)
 {
@@ -341,7 +341,7 @@ in_own_transaction(Model *m, const MEntry *e, const MEntry *request)
 	return false;
 }
 
-/* What a request has in common with a holder: 1 owner and lease, 2 owner, 3 lease, 4 transaction. */
+/* Returns what a request has in common with a holder: 1 owner and lease, 2 owner, 3 lease, 4 transaction. */
 static int
 kinship(Model *m, const MEntry *e, const MEntry *request)
 {
@@ -365,15 +365,15 @@ fits(const MEntry *e, const MEntry *request, LeStatus core_says, int64_t core_to
 {
 	LeStatus status = m_reentry_status(e, request);
 
-	/* of a group the whole is judged, not the one name */
+	/* for a group, the result of the whole group counts, not that of one name */
 	if (request->group)
 		return (e->token == core_token) == (core_says == LE_OK);
 	return status == core_says && (status != LE_OK || e->token == core_token);
 }
 
 /*
- * The holder that this request is one more hold of.  Where several would do,
- * the contract does not say which: then it is the one that the core took.
+ * Returns the holder of which this request is one more hold.  If several are
+ * possible, the contract leaves it open: then it is the one that the core chose.
  */
 MEntry *
 m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token)
@@ -434,7 +434,7 @@ m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *cou
 	return LE_OK;
 }
 
-/* What the core has told this waiter, if it has. */
+/* Returns the core's reply to this waiter, if there is one. */
 static LeStatus
 core_answer(Model *m, const MEntry *e, int64_t *token)
 {
@@ -450,7 +450,7 @@ core_answer(Model *m, const MEntry *e, int64_t *token)
 	return LE_WAITING;
 }
 
-/* A waiter at the head, or that asks again after a reload, that belongs to a holder. */
+/* A waiter at the head of the queue, or one that returns after a reload, joins a holder. */
 bool
 m_joins(Model *m, MEntry *head, LeTime now)
 {
@@ -464,7 +464,7 @@ m_joins(Model *m, MEntry *head, LeTime now)
 	said = core_answer(m, head, &core_token);
 	holder = m_reentrant(m, head, said, core_token);
 
-	/* of the owner, but hanging on another lease: waits as everybody */
+	/* the holder has the owner, but another lease: the waiter waits like any other */
 	if (holder == NULL || holder->lease != head->lease || (said == LE_OK && core_token == head->token))
 		return false;
 	status = m_reenter(m, holder, head, now, &counted);
@@ -478,7 +478,7 @@ m_joins(Model *m, MEntry *head, LeTime now)
 	return true;
 }
 
-/* The first one that waits there. */
+/* Returns the first waiter of a lock. */
 MEntry *
 m_first(Model *m, uint8_t kind, int name)
 {
@@ -540,7 +540,7 @@ m_undefer(Model *m, LeTime now)
 
 /* --- ending --- */
 
-/* Returns whether it stays closed longer by that. */
+/* Returns whether the name is closed for longer than before. */
 bool
 m_close(MLock *lock, LeTime until, uint32_t role)
 {

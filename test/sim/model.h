@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* The most that somebody was told of a token who counts on it. */
+/* The most that a client which relies on the token was told about it. */
 typedef enum Told
 {
 	TOLD_NOTHING,
@@ -16,7 +16,7 @@ typedef enum Told
 	TOLD_HELD
 } Told;
 
-/* A failed batch has left this deadline in memory, and rows of which a crash would leave less. */
+/* A failed batch has left this deadline in memory; the rows would leave less after a crash. */
 typedef struct MUnsaved
 {
 	LeTime deadline, crash;
@@ -28,21 +28,21 @@ typedef struct MEntry
 	uint8_t kind;
 	int name;
 	LeMode mode;
-	uint16_t member; /* of a group: which-th, from 1 */
-	bool group;      /* of those with this token, in several locks */
-	bool alone;      /* of a group: lapsed, and its lease has ended; or evicted */
+	uint16_t member; /* number in its group, from 1 */
+	bool group;      /* one of several entries with this token, in several locks */
+	bool alone;      /* of a group, but without its lease: lapsed and the lease has ended, or evicted */
 	bool evicted, told_evicted;
 	LeTime most;                        /* evicted: time left over any restart */
-	bool held, place, lapsed, answered, /* its waiter has its answer in this batch */
-		stored;                         /* its state was there when a batch was stored */
+	bool held, place, lapsed, answered, /* its waiter gets its reply in this batch */
+		stored;                         /* its state was stored with a batch */
 	int owner, value;
 	int64_t lease;        /* a named one */
 	LeTime ttl, deadline, /* of its own lease: of a group the same in all; or evicted */
 		acquired, wait_until, closed_until, retry;
 	MUnsaved unsaved;
-	uint64_t session; /* that asked, while it lives */
+	uint64_t session; /* the requesting session, while it exists */
 	uint32_t sessno, role;
-	uint64_t waiter; /* session that waits for it */
+	uint64_t waiter; /* the session that waits for it */
 	uint32_t waiter_sessno, wait_xact, wait_subxact, request;
 	uint32_t count;
 	Told told;
@@ -63,16 +63,16 @@ typedef struct MLease
 	LeTime ttl, deadline;
 	MUnsaved unsaved;
 	uint32_t role;
-	bool told; /* as of an entry */
+	bool told; /* as in MEntry */
 } MLease;
 
 typedef struct MLock
 {
 	LeTime closed_until;
 	uint32_t closed_by;
-	LeTime unstored; /* the same, left by one that never was answered */
-	int64_t closer;  /* token whose release has closed it so */
-	LeTime told;     /* the same, when that was answered */
+	LeTime unstored; /* the same, by a release whose reply was never sent */
+	int64_t closer;  /* the token whose release has closed it */
+	LeTime told;     /* closed_until, once the release has got its reply */
 	int32_t permits;
 	int64_t last_exclusive;
 } MLock;
@@ -91,7 +91,7 @@ typedef struct MAnswer
 	int64_t token;
 } MAnswer;
 
-/* What a failed batch takes back. */
+/* The state that a failed batch restores. */
 typedef struct MState
 {
 	MEntry *entries; /* by token */
@@ -100,7 +100,7 @@ typedef struct MState
 	int nholds, max_holds;
 	MLease *leases;
 	int nleases, max_leases;
-	MLock *locks; /* by name and ns */
+	MLock *locks; /* by name and kind */
 	MSession *sessions;
 } MState;
 
@@ -109,13 +109,13 @@ struct Model
 	World *w;
 	MState s;
 	MState stored;
-	MState failed; /* entries and leases alone: of a batch that was not stored */
+	MState failed; /* only entries and leases: of a batch that was not stored */
 	MState disks[DISKS];
 	int64_t next; /* revision */
 	MAnswer *answers;
 	int nanswers, max_answers;
-	const LeReply *actual; /* where the contract leaves a choice */
-	bool deferring;        /* several end at once: granted after all */
+	const LeReply *actual; /* the core's reply, where the contract leaves a choice */
+	bool deferring;        /* several entries end at once: grants follow after all ends */
 	int deferred[16384];   /* places in locks */
 	int ndeferred;
 };

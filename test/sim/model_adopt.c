@@ -20,7 +20,7 @@ own_time_due(const MEntry *e, LeTime now)
 	return m_has_own_time(e) && e->deadline <= now;
 }
 
-/* Nothing ends that was not due. */
+/* Checks that no entry ended that was not due. */
 static void
 check_gone(Model *m, const MEntry *e, LeTime now)
 {
@@ -39,14 +39,14 @@ check_gone(Model *m, const MEntry *e, LeTime now)
 		ENSURE(m->w, !world_fenced(m->w, e->token));
 }
 
-/* Where the core keeps the wait: in the first of those that wait as one. */
+/* Returns the entry in which the core keeps the wait: the first of those that wait as one. */
 static const LeEntry *
 waits_in(const LeEntry *c)
 {
 	return c->state == LE_STATE_QUEUED && c->grouped ? c->waiter->group->members : c;
 }
 
-/* Nothing stays that had to end. */
+/* Checks that no entry stays that had to end. */
 static void
 check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 {
@@ -63,7 +63,7 @@ check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 		ENSURE(m->w, c->hold_count >= e->count);
 }
 
-/* Those that waited as one went on waiting, were granted, or ended as one. */
+/* Checks that entries that waited as one still wait, were granted, or ended together. */
 static void
 check_together(Model *m, const MEntry *e, const MEntry *other)
 {
@@ -138,7 +138,7 @@ adopt_locks(Model *m, LeTime now)
 	}
 }
 
-/* Strict order: of those that waited, the older are granted before the newer. */
+/* Checks the strict order: older waiters are granted before newer ones. */
 static void
 check_order(Model *m)
 {

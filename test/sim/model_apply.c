@@ -22,7 +22,7 @@ drop_holds(Model *m, uint32_t sessno)
 	m->s.nholds = n;
 }
 
-/* The call of this session that waits is over. */
+/* Ends the waiting call of this session. */
 static void
 stop_waiting(Model *m, uint64_t session, uint32_t xact, uint32_t subxact, LeEnd how, LeTime now)
 {
@@ -165,7 +165,7 @@ m_new_entry(const LeCommand *cmd, LeText name)
 	return e;
 }
 
-/* The holder that the command names, if it is the session's own and unnamed. */
+/* Returns the holder that the command names, if it belongs to the session and has no named owner. */
 static MEntry *
 named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
 {
@@ -201,7 +201,7 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 	return true;
 }
 
-/* The holder that hangs on this request's named lease. */
+/* Returns the holder on this request's named lease. */
 static MEntry *
 held_on_lease(Model *m, const MEntry *request)
 {
@@ -221,7 +221,7 @@ m_same_place(const MEntry *e, const MEntry *request)
 		   e->owner == request->owner && e->value == request->value;
 }
 
-/* What this request has on its named lease already: a holder, or else its place. */
+/* Returns the entry of an earlier copy of this request on its named lease: a holder, or else its place. */
 static MEntry *
 on_lease_already(Model *m, const MEntry *request)
 {
@@ -235,7 +235,7 @@ on_lease_already(Model *m, const MEntry *request)
 	return holder;
 }
 
-/* It counts while an earlier request may still roll back. */
+/* Adds a hold, which is counted while an earlier request can still roll back. */
 void
 m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -275,7 +275,7 @@ enqueue_again(Model *m, const LeCommand *cmd, const MEntry *request, LeTime now,
 	return true;
 }
 
-/* Whether so many more locks, places and waits are more than a role may have. */
+/* Returns whether this many more locks, places and waits would exceed the limit of a role. */
 bool
 m_role_is_full(Model *m, uint32_t role, uint32_t more)
 {
@@ -372,7 +372,7 @@ own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
 	return e;
 }
 
-/* What a renewal tells a client, who believes it of all that hangs on the lease. */
+/* Returns the validity in the reply to a renewal, which the client applies to everything on the lease. */
 static LeTime
 believed(Model *m, int64_t lease, LeTime left, LeTime now)
 {
@@ -446,7 +446,7 @@ m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
-/* The newest that this session asked for and holds, before that revision. */
+/* Returns the newest token that this session requested and holds, before that revision. */
 static int64_t
 newest_held(Model *m, const LeCommand *cmd)
 {
@@ -503,7 +503,7 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->holds = m_counts_once(e) ? 1 : e->count;
 }
 
-/* The simulator's commands name one role. */
+/* Returns whether the command has the right for this role; the simulator's commands name one role. */
 bool
 m_manages(const LeCommand *cmd, uint32_t role)
 {
@@ -585,7 +585,7 @@ grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- undoing --- */
 
-/* The newest of this session's holds that is younger than the savepoint. */
+/* Returns the newest of this session's holds that is newer than the savepoint. */
 static int
 newest_hold(Model *m, const LeCommand *cmd)
 {
@@ -614,7 +614,7 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 		memmove(&m->s.holds[i], &m->s.holds[i + 1], (size_t) (m->s.nholds - i - 1) * sizeof(MHold));
 		m->s.nholds--;
 
-		/* one that had ended, and was only fenced, may have gone with a load */
+		/* an ended entry that was only fenced may have been removed by a load */
 		if (e == NULL || e->lapsed)
 			continue;
 		if (e->count > 1)

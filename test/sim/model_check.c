@@ -23,7 +23,7 @@ differ(Model *m, int64_t token, const char *what, int64_t expected, int64_t actu
 			differ(m, e->token, what, (int64_t) (expected), (int64_t) (actual));                             \
 	} while (0)
 
-/* A group waits as one: the core may keep that in any of its members. */
+/* A group waits as one: the core may keep the wait in any of its members. */
 static void
 compare_wait(Model *m, const MEntry *e, const LeEntry *c)
 {
@@ -69,7 +69,7 @@ compare_holds(Model *m, const MEntry *e, const LeEntry *c)
 	for (const LeUncommitted *hold = c->uncommitted; hold != NULL; hold = hold->next)
 		actual++;
 	SAME("holds", e->count, c->hold_count);
-	/* a lapsed one has ended: nothing can be taken back of it */
+	/* a lapsed holder has ended: its holds cannot be undone */
 	if (!e->lapsed)
 		SAME("uncommitted holds", expected, actual);
 }
@@ -104,7 +104,7 @@ compare_entry(Model *m, const MEntry *e)
 	}
 }
 
-/* Groups that have a lease of their own. */
+/* Returns the number of groups that have their own lease. */
 static uint32_t
 own_leases(Model *m)
 {
@@ -165,7 +165,7 @@ model_compare(Model *m)
 	compare_leases(m);
 }
 
-/* A command that was refused has changed nothing, but that its session is in another transaction. */
+/* A rejected command has changed nothing, except that its session is in another transaction. */
 void
 model_compare_refused(Model *m, const LeCommand *cmd)
 {
@@ -200,7 +200,7 @@ compare_slot_row(Model *m, const SlotRow *row)
 	}
 }
 
-/* Of a named lease, or of a group. */
+/* The row of a named lease, or of the lease of a group. */
 static void
 compare_lease_row(Model *m, const LeaseRow *row)
 {
@@ -229,7 +229,7 @@ compare_lease_row(Model *m, const LeaseRow *row)
 	sim_fail(m->w, "a row of lease %lld, that is gone", (long long) row->id);
 }
 
-/* What a batch has stored is what is so. */
+/* The rows that a batch has stored must agree with the model. */
 void
 model_compare_rows(Model *m)
 {
@@ -255,7 +255,7 @@ model_compare_rows(Model *m)
 	ENSURE(m->w, m->w->tables[TABLE_LEASES].used == (uint32_t) m->s.nleases + own_leases(m));
 }
 
-/* Does this answer name one of several names? */
+/* Returns whether this reply contains the index of one of several names. */
 static bool
 tells_which(const LeCommand *cmd, const LeReply *reply)
 {
@@ -267,7 +267,7 @@ tells_which(const LeCommand *cmd, const LeReply *reply)
 		   status == LE_BAD_TTL || status == LE_LIMIT_WAITERS || (status == LE_WAITING && reply->own_session);
 }
 
-/* Who follows the history knows each leader, and its value. */
+/* A reader of the history must know each leader and its value. */
 void
 model_compare_history(Model *m)
 {
@@ -289,7 +289,7 @@ model_compare_history(Model *m)
 	ENSURE(m->w, leaders == told);
 }
 
-/* Where this token stands in the queue; of several the one farthest back. */
+/* Returns the position of this token in the queue; of several, the highest one. */
 static uint32_t
 position_of(Model *m, const LeCommand *cmd, int64_t token)
 {
@@ -345,7 +345,7 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 
 /* --- answers --- */
 
-/* Who asks again after a reload joins a place of its owner that was granted meanwhile, wherever in the queue it was. */
+/* A waiter that returns after a reload joins a place of its owner that was granted meanwhile. */
 static void
 ask_again(Model *m, uint64_t session, uint32_t request, int64_t token)
 {
@@ -386,7 +386,7 @@ compare_answer(Model *m, uint64_t session, uint32_t request, LeStatus status, in
 			 sim_status_name(status), (long long) token);
 }
 
-/* Everybody who should be answered is, and nobody else. */
+/* Checks that exactly the expected waiters get a reply. */
 void
 model_compare_answers(Model *m)
 {
@@ -449,10 +449,10 @@ model_stored(Model *m)
 }
 
 /*
- * After a batch that failed a deadline is where it was in memory.  Else it is not
- * before what was promised, nor beyond the TTL; lives.c looks whether dead leases end.
- * What had ended in the failed batch, or was given another TTL, has one of all these.  Before it
- * is renewed again, a crash leaves what it would have left before the failed batch.
+ * After a failed batch, a deadline is the one that it had in memory.  Otherwise it is not earlier than the
+ * returned validity, nor later than the TTL; lives.c checks that dead leases end.  An entry that ended or got
+ * another TTL in the failed batch has any of these deadlines.  Until it is renewed again, a crash leaves what
+ * it would have left before the failed batch.
  */
 static LeTime
 restored(Model *m, Loss loss, LeTime ttl, LeTime promised, MUnsaved *unsaved, LeTime failed, LeTime actual,
@@ -470,7 +470,7 @@ restored(Model *m, Loss loss, LeTime ttl, LeTime promised, MUnsaved *unsaved, Le
 	return actual;
 }
 
-/* Its deadline in the batch that failed; 0: it was none of these there. */
+/* Returns the deadline in the failed batch; 0 if there was none. */
 static LeTime
 failed_deadline(const Model *m, const MEntry *e)
 {
@@ -508,7 +508,7 @@ failed_lease(const Model *m, const MLease *lease)
 	return 0;
 }
 
-/* Somebody waits for a place on this lease: coming back renews it. */
+/* Returns whether a call waits for a place on this lease: its return after a reload renews the lease. */
 static bool
 is_awaited(const Model *m, const MLease *lease)
 {
@@ -554,11 +554,11 @@ restore_time(Model *m, LeTime now, Loss loss)
 		if ((e->lapsed && !m_shares_time(e)) || !m_has_own_time(e) || e->ttl == LE_TTL_BOUND ||
 			(!e->held && !e->place))
 			continue;
-		/* a place that has been granted by now is compared as a holder */
+		/* a place that was granted meanwhile is compared as a holder */
 		if (!e->held && (c == NULL || c->state != LE_STATE_QUEUED))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
-			/* a grant of a place that was not written may have moved its deadline, and told nobody */
+			/* a grant of a place that was not written may have moved its deadline, and no client knows */
 			e->deadline =
 				restored(m, loss, e->ttl, e->held || m->w->conf.fail_mille == 0 ? e->deadline : -LE_NEVER,
 						 &e->unsaved, failed_deadline(m, e),
@@ -568,8 +568,8 @@ restore_time(Model *m, LeTime now, Loss loss)
 }
 
 /*
- * What rows do not tell.  A changed number of permits is stored with the holders: where there are
- * none, the waiters come back with what they asked for.
+ * State that rows do not contain.  A changed number of permits is stored with the holders: if there are
+ * none, the waiters return with the number that they requested.
  */
 static void
 restore_locks(Model *m)
@@ -580,7 +580,7 @@ restore_locks(Model *m)
 			le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, sim_name(i / 2));
 		MLock *mine = &m->s.locks[i];
 
-		/* nobody knew that it was held: the name need not be closed either */
+		/* no client knew that the lock was held, so the name does not have to be closed, either */
 		if (mine->closed_until == mine->unstored)
 		{
 			mine->closed_until = lock != NULL ? lock->closed_until : 0;
@@ -599,7 +599,7 @@ restore_locks(Model *m)
 	}
 }
 
-/* Its grant is stored, but it has not been told. */
+/* The grant is stored, but its reply was not sent. */
 void
 model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 {
@@ -609,7 +609,7 @@ model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 	m->answers[m->nanswers++] = a;
 }
 
-/* What another disk has, too, when it is used. */
+/* Copies the stored state to a disk that another server may use. */
 void
 model_copy_disk(Model *m, int disk)
 {
@@ -622,7 +622,7 @@ model_put_back(Model *m, int disk)
 	copy_state(m, &m->stored, &m->disks[disk]);
 }
 
-/* All connections are gone: who waited in a call, and what was bound to one. */
+/* All connections have ended: ends blocked calls and bound entries. */
 static void
 forget_sessions(Model *m, LeTime now)
 {
@@ -648,7 +648,7 @@ forget_sessions(Model *m, LeTime now)
 	m->s.nentries = n;
 }
 
-/* Whose fence has ended when a core is built again has ended by then. */
+/* A lapsed entry whose fence has ended before the core is rebuilt has ended. */
 static void
 end_unfenced(Model *m, LeTime now)
 {
@@ -667,7 +667,7 @@ end_unfenced(Model *m, LeTime now)
 	m->s.nentries = n;
 }
 
-/* Back to what was stored last, with all who wait, or without. */
+/* Restores the state that was stored last, with the remaining waiters or without any. */
 void
 model_reload(Model *m, LeTime now, Loss loss)
 {
@@ -694,7 +694,7 @@ model_reload(Model *m, LeTime now, Loss loss)
 
 typedef struct Due
 {
-	int64_t token; /* or lease, or place of a lock */
+	int64_t token; /* or lease, or index of a lock */
 	uint8_t kind;
 	int name;
 	enum
@@ -769,7 +769,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 			}
 			break;
 		case DUE_DEADLINE:
-			/* a wait for a place keeps it alive */
+			/* a wait for a place keeps the place alive */
 			if (!e->held && e->waiter != 0)
 				m_renew(m, e, now);
 			else if (m_shares_time(e))
@@ -790,7 +790,7 @@ model_expire(Model *m, LeTime now)
 	{
 		if (n > 1)
 		{
-			/* their order is nobody's promise: check what came of it */
+			/* their order is not defined: check the outcome */
 			model_adopt(m, now);
 			return;
 		}

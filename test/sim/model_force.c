@@ -7,7 +7,7 @@
 
 /* --- a name --- */
 
-/* Closed, or to be closed when its holder's fence ends. */
+/* Opens a name that is closed, or will be closed at the end of its holder's fence. */
 static void
 reopen(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -64,7 +64,7 @@ evict_one(Model *m, MEntry *e, LeTime now)
 	e->alone = e->group && e->lease == 0;
 }
 
-/* Those that share their time are one holder. */
+/* Entries that share their lease are one holder. */
 static void
 evict(Model *m, MEntry *e, LeTime now)
 {
@@ -80,8 +80,8 @@ evict(Model *m, MEntry *e, LeTime now)
 }
 
 /*
- * From now on nothing moves the deadline of these holders: it is what their clients were told last.
- * All of them, or none where one has no deadline.
+ * Evicts all holders, or none if one of them has no deadline.  From now on, nothing moves the deadline of
+ * these holders: it is the last one that their clients were told.
  */
 void
 m_evict(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -111,8 +111,8 @@ m_evict(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 /* --- a role --- */
 
 /*
- * Is it the core's choice that this ends with this step?  A wait that has become one more hold of
- * a holder has ended too, and not by force.
+ * Returns whether the core has chosen to end this entry in this step.  A wait that has become one more hold
+ * of a holder has ended, too, but not by force.
  */
 static bool
 is_gone(Model *m, const MEntry *e)
@@ -129,7 +129,10 @@ is_gone(Model *m, const MEntry *e)
 	return true;
 }
 
-/* The role's entries that this step ends, waits or holders.  Returns how many stay. */
+/*
+ * Ends the role's entries that belong to this step, waiters or holders.  Returns the number of remaining
+ * entries.
+ */
 static int
 force_entries(Model *m, const LeCommand *cmd, bool held, LeTime now, LeReply *reply)
 {
@@ -138,7 +141,7 @@ force_entries(Model *m, const LeCommand *cmd, bool held, LeTime now, LeReply *re
 	m_defer(m);
 	for (int i = m->s.nentries - 1; i >= 0; i--)
 	{
-		/* those that wait as one end as one */
+		/* entries that wait as one end as one */
 		MEntry *e = i < m->s.nentries ? &m->s.entries[i] : NULL;
 
 		if (e == NULL || e->role != cmd->role || e->held != held || e->lapsed)
@@ -171,7 +174,7 @@ force_leases(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
-/* What would be closed when a fence ends. */
+/* Opens names that would be closed at the end of a fence. */
 static void
 force_lapsed(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -208,8 +211,8 @@ force_closed(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * All that a role has, or what the core has chosen of it for this step.  Of different kinds the
- * order is a promise: what waits goes first, or it would be granted what a holder leaves.
+ * Ends all entries of a role, or those that the core has chosen for this step.  The order of kinds is
+ * defined: waiters end first, because they would otherwise be granted the locks of ended holders.
  */
 void
 m_force_role(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)

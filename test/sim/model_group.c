@@ -30,7 +30,7 @@ m_share_time(Model *m, const MEntry *e)
 	}
 }
 
-/* Of those that live, wait or end as one it is the one to look at. */
+/* Returns whether this is the first of the entries that live, wait or end as one. */
 bool
 m_leads(Model *m, int i)
 {
@@ -54,7 +54,7 @@ m_expire_group(Model *m, int64_t token, LeTime closed_until, LeTime now)
 	{
 		MEntry *e = &m->s.entries[i];
 
-		/* those that wait end together */
+		/* waiting entries end together */
 		if (i >= m->s.nentries || e->token != token || !m_shares_time(e))
 			continue;
 		e->alone = true;
@@ -79,7 +79,7 @@ names_of(Model *m, int64_t token, int *names)
 	return n;
 }
 
-/* All members are first where they wait, and are let in there. */
+/* Returns whether all members are first in their queues, and their locks admit them. */
 bool
 m_ready(Model *m, const MEntry *head, LeTime now)
 {
@@ -120,7 +120,10 @@ m_end_waiting_group(Model *m, int64_t token, LeTime now)
 
 /* --- acquire --- */
 
-/* The holders that it could be one more hold of; of several that with this token. */
+/*
+ * Returns the holders of which the request could be one more hold; if there are several, those with this
+ * token.
+ */
 static uint32_t
 find_holders(Model *m, const LeCommand *cmd, int64_t token, MEntry **holders)
 {
@@ -137,7 +140,7 @@ find_holders(Model *m, const LeCommand *cmd, int64_t token, MEntry **holders)
 	return n;
 }
 
-/* What these holders, of n names, make of it.  Is it the core's answer? */
+/* Determines the result for these holders of n names.  Returns whether it is the core's reply. */
 static bool
 judge(Model *m, const LeCommand *cmd, MEntry *const *holders, uint32_t n, LeReply *reply)
 {
@@ -163,8 +166,8 @@ judge(Model *m, const LeCommand *cmd, MEntry *const *holders, uint32_t n, LeRepl
 }
 
 /*
- * Where it is open which holders these are, they are the core's: all those
- * with one token are tried, and one that is not of them.
+ * If the contract leaves open which holders are meant, they are those of the
+ * core: tries all those with one token, and none of them.
  */
 static uint32_t
 choose_holders(Model *m, const LeCommand *cmd, MEntry **holders, LeReply *reply)
@@ -213,7 +216,7 @@ acquire_again(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	return true;
 }
 
-/* All names are in use as locks, if at all. */
+/* Checks that each name that is in use is used as a lock. */
 static bool
 check_uses(Model *m, const LeCommand *cmd, LeReply *reply)
 {
@@ -242,7 +245,7 @@ all_admit(Model *m, const LeCommand *cmd, LeTime now)
 	return true;
 }
 
-/* Not at once: may it wait? */
+/* Not granted immediately: checks whether the request may wait. */
 static bool
 may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
 {
@@ -267,7 +270,7 @@ may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
 	return cmd->wait != 0 || cmd->enqueue;
 }
 
-/* Do exactly these names, in this order, wait with this token? */
+/* Returns whether exactly these names, in this order, wait with this token. */
 static bool
 waits_for_names(Model *m, int64_t token, const LeCommand *cmd)
 {
@@ -298,7 +301,10 @@ holds_names(Model *m, int64_t token, const LeCommand *cmd)
 	return true;
 }
 
-/* What this request has entered already on its named lease: first what waits, then what is held; the oldest. */
+/*
+ * Returns the entry of an earlier copy of this request on its named lease: the oldest waiter, or else the
+ * oldest holder.
+ */
 static const MEntry *
 entered_on_lease(Model *m, const LeCommand *cmd, const MEntry *request)
 {
@@ -320,7 +326,7 @@ entered_on_lease(Model *m, const LeCommand *cmd, const MEntry *request)
 	return held;
 }
 
-/* The same request, on its named lease, has entered already. */
+/* An earlier copy of the request exists on its named lease. */
 static bool
 enqueue_again(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

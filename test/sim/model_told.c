@@ -4,7 +4,7 @@
  */
 #include "model.h"
 
-/* What ends with its connection ends with the server. */
+/* Returns whether the entry survives the server: a bound entry ends with its connection. */
 static bool
 has_to_last(const MEntry *e)
 {
@@ -25,7 +25,7 @@ told_entry(Model *m, uint8_t kind, int name, int64_t token, Told told)
 		lease->told = true;
 }
 
-/* All that an eviction has found.  Where something is not flushed it may have been written after that. */
+/* All entries that an eviction has found.  An unflushed eviction may have been written later. */
 static void
 told_evicted(Model *m, const LeCommand *cmd)
 {
@@ -39,7 +39,7 @@ told_evicted(Model *m, const LeCommand *cmd)
 	}
 }
 
-/* After this release nobody is granted the name for a while. */
+/* After this release, the name is granted to nobody for a while. */
 static void
 told_closed(Model *m, const LeCommand *cmd, int64_t token)
 {
@@ -111,8 +111,8 @@ has_lease(const MState *s, int64_t id)
 }
 
 /*
- * What is stored is lost, but for what this disk has.  Whatever is no more in
- * what is lost may have ended at any time, and is not looked for.
+ * Replaces the stored state by that of this disk.  Entries that no longer exist in
+ * the lost state may have ended at any time, and are not searched for.
  */
 void
 model_lose(Model *m, int disk)

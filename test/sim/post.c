@@ -30,7 +30,7 @@ posted_add(World *w, const LeCommand *cmd)
 	return posted;
 }
 
-/* As many of the names as fit. */
+/* Returns the names as text, as many as fit. */
 static const char *
 names_text(const LeCommand *cmd)
 {
@@ -58,7 +58,7 @@ note_command(World *w, const LeCommand *cmd, const LeReply *reply)
 		 sim_status_name(reply->status), (long long) reply->token);
 }
 
-/* The core has applied this command. */
+/* Called when the core has applied this command. */
 static void
 post_applied(World *w, const LeCommand *cmd, const LeReply *reply)
 {
@@ -79,7 +79,7 @@ post_applied(World *w, const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
-/* One command as the manager takes it. */
+/* Applies one command in the way of the manager. */
 void
 batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 {
@@ -91,7 +91,7 @@ batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 	post_applied(w, cmd, reply);
 }
 
-/* Does anything of this role wait? */
+/* Returns whether an entry of this role waits. */
 static bool
 role_waits(const World *w, uint32_t role)
 {
@@ -109,7 +109,7 @@ role_waits(const World *w, uint32_t role)
 	return false;
 }
 
-/* One step, which may do so much; then the manager grants what that has made room for, or later. */
+/* Runs one step with a limit of work; then the manager grants the locks that were freed, or later. */
 static void
 force_step(World *w, const LeCommand *step, const LeLimits *limits, LeReply *reply)
 {
@@ -128,10 +128,10 @@ force_step(World *w, const LeCommand *step, const LeLimits *limits, LeReply *rep
 }
 
 /*
- * FORCE_ROLE.  The model knows no halves of other commands, so in its worlds work is short for
- * this one alone, and nothing comes between the steps but what the manager does with each batch.
- * Several steps are one for the model where nothing of the role waits, which they could grant.
- * Elsewhere they are a client's steps, as those of other commands.
+ * FORCE_ROLE.  The model has no partial commands, so in worlds with a model, work is limited only for this
+ * command, and nothing happens between its steps except what the manager does with each batch.  If nothing
+ * of the role waits, which the steps could grant, several steps are one for the model.  Otherwise they are
+ * steps of a client, like those of other commands.
  */
 void
 batch_post_force_role(World *w, const LeCommand *cmd)
@@ -177,7 +177,7 @@ one_of_each(const LeCommand *cmd, uint32_t i)
 	return one;
 }
 
-/* Is this name of a RELEASE that of a queue place of several names? */
+/* Returns whether this name of a RELEASE is that of a place of several names. */
 static bool
 waits_in_group(const World *w, const LeCommand *cmd, uint32_t i)
 {
@@ -187,7 +187,7 @@ waits_in_group(const World *w, const LeCommand *cmd, uint32_t i)
 		   (entry->lease == NULL || !entry->lease->draining);
 }
 
-/* Is this the status of a name of a command that is no error? */
+/* Returns whether this status of a name is no error of the command. */
 static bool
 is_answer(LeStatus status)
 {
@@ -195,8 +195,8 @@ is_answer(LeStatus status)
 }
 
 /*
- * An error of the whole command is that of one of its names alone.  Nothing has changed, no
- * revision was taken, and of the names before it none would have been an error.
+ * An error of the whole command is that of one of its names alone.  Nothing has changed, no revision was
+ * used, and none of the names before it would have been an error.
  */
 static void
 check_refused(World *w, const LeCommand *cmd, const LeReply *all, int64_t revision)
@@ -218,8 +218,8 @@ check_refused(World *w, const LeCommand *cmd, const LeReply *all, int64_t revisi
 }
 
 /*
- * The whole command tells what its names have in common: nothing of a name that is an answer
- * only, and of the time left the shortest of those that are there.
+ * Checks the reply to the whole command, which contains what its names have in common: nothing of a name
+ * that was not granted, and the shortest remaining time.
  */
 static void
 check_all(World *w, const LeCommand *cmd, const LeReply *replies, const LeReply *all)
@@ -254,7 +254,9 @@ check_all(World *w, const LeCommand *cmd, const LeReply *replies, const LeReply 
 	ENSURE(w, memcmp(&told, all, sizeof(told)) == 0);
 }
 
-/* A client of several names is told of each, and flushes once, as far as the whole command rests on. */
+/*
+ * A client gets a reply for each name, and flushes once, up to the write on which the whole command depends.
+ */
 static void
 rest_on_all(LeReply *one, const LeReply *all)
 {
@@ -265,9 +267,8 @@ rest_on_all(LeReply *one, const LeReply *all)
 }
 
 /*
- * Several names, each for itself.  For the model, and whoever remembers, these are
- * commands of their own.  An error has changed nothing, and was to be: the same names,
- * asked for one after the other, come to it.
+ * Several names, each independently.  For the model and for clients, these are separate commands.  An error
+ * has changed nothing, and must be the correct one: separate commands for the same names reach it, too.
  */
 void
 batch_post_each(World *w, const LeCommand *cmd)
@@ -294,8 +295,8 @@ batch_post_each(World *w, const LeCommand *cmd)
 		bool ended = false;
 
 		/*
-		 * A place of several names has ended with the first of them: of the others there is nothing left
-		 * to post.  But a name before it may have been what it waited for: then it held by then.
+		 * A place of several names has ended with the first of them, so nothing is left to post for the
+		 * others.  But a name before it may have been the one for which it waited: then it has held since.
 		 */
 		for (uint32_t j = 0; j < i; j++)
 			ended |= waits[i] && waits[j] && cmd->tokens[j] == cmd->tokens[i];

@@ -10,7 +10,7 @@
 
 #include "sim.h"
 
-/* le_core_check() and assertions abort: show where. */
+/* le_core_check() and assertions abort: then this world is shown. */
 static World *the_world;
 static bool abort_on_failure;
 
@@ -28,7 +28,7 @@ sim_watch(World *w)
 		signal(SIGABRT, on_abort);
 }
 
-/* For a fuzzer, which wants to see it die. */
+/* Makes a failure abort the process, as a fuzzer requires. */
 void
 sim_abort_on_failure(void)
 {

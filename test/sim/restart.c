@@ -9,12 +9,12 @@
  * token of any history; the core's rule for the first one after a start is
  * le_next_incarnation().  It requires
  *
- *	-	that a standby has missed no more than LOST_STARTS starts, and that its
- *		clock and its primary's agree to a quarter of an hour;
- *	-	that the clock is right where a copy is put back; and, where the
- *		discarded history has had more than one start, that the clock has
- *		caught up with what was counted;
- *	-	that who recovers a copy to a new timeline knows of all others.
+ *	-	that a standby has missed at most LOST_STARTS starts, and that its clock
+ *		and its primary's differ by at most a quarter of an hour;
+ *	-	that the clock is right if a copy is restored; and, if the discarded
+ *		history has had more than one start, that the clock has caught up with
+ *		the counted incarnations;
+ *	-	that a recovery of a copy to a new timeline knows all other timelines.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 
 #define LOST_STARTS 30
 
-/* The disk has it all, as of this moment. */
+/* Copies the current state to a disk. */
 void
 disk_copy(World *w, int disk)
 {
@@ -38,7 +38,7 @@ disk_copy(World *w, int disk)
 		model_copy_disk(w->model, disk);
 }
 
-/* Nothing gets anywhere before it is flushed. */
+/* Nothing is replicated before it is flushed. */
 static void
 disk_hears(World *w, int disk)
 {
@@ -46,7 +46,7 @@ disk_hears(World *w, int disk)
 	disk_copy(w, disk);
 }
 
-/* A batch is stored: it gets to the standby, or will later. */
+/* A batch is stored: the standby gets it now or later. */
 void
 disks_hear(World *w)
 {
@@ -58,7 +58,7 @@ disks_hear(World *w)
 		disk_hears(w, DISK_COPY);
 }
 
-/* The server goes on from there. */
+/* Continues with the state of another disk. */
 void
 disk_use(World *w, int disk)
 {
@@ -72,7 +72,7 @@ disk_use(World *w, int disk)
 		model_put_back(w->model, disk);
 }
 
-/* Fifteen minutes fast or slow, or right. */
+/* Returns the clock of the world: right, or up to fifteen minutes fast or slow. */
 LeTime
 world_time(World *w)
 {
@@ -93,7 +93,7 @@ disconnect_all(World *w)
 	w->nbatch = 0;
 }
 
-/* Until the clock has caught up with all that was counted; if need be. */
+/* Waits, if necessary, until the clock has caught up with all counted incarnations. */
 static LeTime
 wait_for_clock(const World *w)
 {
@@ -119,7 +119,7 @@ typedef enum How
 
 static const char *const how_names[] = {"stopped", "crashed", "promoted", "put back", "recovered"};
 
-/* Where the new server begins to count: beyond all that any history has. */
+/* Returns the first revision of the new server, which must be higher than all revisions of all histories. */
 static int64_t
 first_revision(World *w, bool new_timeline)
 {

@@ -7,7 +7,7 @@
 
 #include "sim.h"
 
-/* Steps between two looks at the clock on the wall. */
+/* Number of steps between two reads of the wall clock. */
 #define LOOK_EVERY 256
 
 static uint64_t
@@ -28,7 +28,7 @@ count(Outcome *outcome, const World *w)
 	outcome->restarts = w->restarts;
 }
 
-/* In this process; outcome->n tells how far it came, also when it dies. */
+/* Runs in this process; outcome->n is the step that was reached, also if the process dies. */
 void
 schedule_run(const Config *conf, const Schedule *schedule, Outcome *outcome)
 {
@@ -71,7 +71,7 @@ run_it(void *arg)
 	schedule_run(run->conf, run->schedule, run->outcome);
 }
 
-/* In a process of its own; a quiet one as far as the time for it goes. */
+/* Runs in a separate process; a quiet run has a time limit. */
 bool
 schedule_try(const Config *conf, const Schedule *schedule, bool quiet, Outcome *outcome)
 {
@@ -146,7 +146,7 @@ read_word(const uint8_t *data, size_t size)
 	return word;
 }
 
-/* Any bytes are a schedule. */
+/* Any bytes are a valid schedule. */
 void
 schedule_decode(const uint8_t *data, size_t size, Config *conf, Schedule *schedule)
 {

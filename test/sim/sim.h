@@ -18,7 +18,7 @@
 
 #define MAX_NAMES  512
 #define MAX_OWNERS 16
-#define MAX_BATCH  64 /* of a batch that clients fill */
+#define MAX_BATCH  64 /* commands of a batch that clients fill */
 #define MAX_GROUP  40 /* names in one command */
 #define MAX_FENCES 8
 #define KNOWN      1024 /* tokens that clients remember */
@@ -26,7 +26,7 @@
 
 #define NO_OWNER (-1)
 
-/* A session's number says which of the clients it is, as that of the server does. */
+/* The number of a session identifies its client, as in the server. */
 #define SESSION_CLIENTS 8192
 
 typedef struct Rng
@@ -72,25 +72,25 @@ rng_chance(Rng *rng, uint32_t per_mille)
 	return rng_below(rng, 1000) < per_mille;
 }
 
-/* Something that this world does wrong on purpose, to see that it is noticed. */
+/* A deliberate fault of this world, which must be detected. */
 typedef enum Broken
 {
 	BROKEN_NOTHING,
 	BROKEN_ROW,    /* the store loses a row */
-	BROKEN_WAKE_UP /* somebody who waits is not told */
+	BROKEN_WAKE_UP /* a waiter does not get its reply */
 } Broken;
 
-/* What a seed chooses. */
+/* The choices of a seed. */
 typedef struct Config
 {
 	uint64_t seed;
 	bool model;
 	bool verbose;
-	bool mute;  /* no lines for a failure, which is run again */
-	bool small; /* no world that takes long */
+	bool mute;  /* no output for a failure, because it is run again */
+	bool small; /* no world with a long run time */
 	Broken broken;
-	bool every;     /* check after every step, also in a large one */
-	double seconds; /* of the clock on the wall for one run; 0: no limit */
+	bool every;     /* check after every step, also in a large world */
+	double seconds; /* limit of wall time for one run; 0: no limit */
 	uint32_t sessions;
 	int names;
 	int owners;
@@ -108,14 +108,14 @@ typedef struct Config
 	uint32_t restart_mille;
 	uint32_t standby_mille; /* 1000: synchronous */
 	uint32_t late_mille;
-	uint32_t short_lives_mille; /* managers and servers end again and again */
+	uint32_t short_lives_mille; /* managers and servers restart often */
 	uint32_t batch_mille;
 	uint32_t tick_mille;
 	bool keeper;           /* see keeper.c */
 	bool outages;          /* time passes while a batch fails */
-	bool right_clock;      /* and copies are put back */
-	uint32_t later_mille;  /* releases that are written with a later batch; not where a server is lost */
-	uint32_t async_mille;  /* see flush.c; 0: all is flushed at once */
+	bool right_clock;      /* the clock is right, and copies are restored */
+	uint32_t later_mille;  /* releases that are written with a later batch; 0 if servers are lost */
+	uint32_t async_mille;  /* see flush.c; 0: everything is flushed immediately */
 	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
@@ -130,14 +130,14 @@ typedef struct Client
 	uint32_t stack[8]; /* open subtransactions */
 	int depth;
 	bool in_xact;
-	bool busy; /* its request is not answered yet */
+	bool busy; /* its request has no reply yet */
 	uint32_t request;
-	LeCommand more; /* that was not all: it goes on from here */
+	LeCommand more; /* the next step of a command that is not complete */
 	bool has_more;
 	int64_t forced_before; /* revision at the first step of a FORCE_ROLE */
 } Client;
 
-/* What the manager is told without being asked, until all of it is done. */
+/* Mail to the manager, until all of it was processed. */
 typedef struct Mail
 {
 	LeCommand cmd; /* UNDO or SESSION_END */
@@ -145,24 +145,24 @@ typedef struct Mail
 } Mail;
 
 /*
- * What shared memory still knows of a session when the manager has crashed,
- * as of the last batch that was stored.
+ * What shared memory contains about a session after a crash of the manager, as
+ * of the last stored batch.
  */
 typedef struct Durable
 {
 	uint64_t id;
-	uint32_t xact; /* whose holds may still be undone */
+	uint32_t xact; /* the transaction whose holds can still be undone */
 	bool waiting;
 	LeCommand cmd; /* what it waits for */
 	LeText names[MAX_GROUP];
 	LeTime wait_until;
-	int64_t lost; /* granted and stored, but the answer was lost */
+	int64_t lost; /* token that was granted and stored, but whose reply was lost */
 } Durable;
 
 typedef struct SlotRow
 {
 	bool used, held, evicted;
-	uint8_t end; /* LeEnd, of a lapsed one */
+	uint8_t end; /* LeEnd of a lapsed holder */
 	uint8_t kind, mode;
 	int name, owner, value;
 	int32_t number, permits;
@@ -173,7 +173,7 @@ typedef struct SlotRow
 	LeStoredHold *uncommitted;
 	uint32_t nuncommitted;
 	uint32_t life;
-	uint16_t member; /* a place of several names */
+	uint16_t member; /* number in a place of several names */
 } SlotRow;
 
 typedef struct LeaseRow
@@ -210,19 +210,19 @@ typedef struct Known
 	int64_t lease;
 	uint32_t role;
 	uint32_t epoch, epoch_is;
-	uint32_t n; /* names; more than one, or a group of one */
+	uint32_t n; /* number of names; may be a group of one */
 	uint16_t names[MAX_GROUP];
 } Known;
 
-/* What the history says of an election. */
+/* The state of an election by its history. */
 typedef struct Story
 {
 	int64_t term; /* 0: vacant */
 	int value;
-	int64_t last; /* change */
+	int64_t last; /* number of the newest change */
 } Story;
 
-/* Where the tables are in World.tables. */
+/* Indexes of World.tables. */
 enum
 {
 	TABLE_SLOTS,
@@ -231,7 +231,7 @@ enum
 	TABLES
 };
 
-/* The row of the tables that the server starts from. */
+/* The row with the state at the server's start. */
 typedef struct Meta
 {
 	int64_t incarnation;
@@ -243,31 +243,31 @@ typedef struct Meta
 #define MINUTE            (60 * LE_SECOND)
 #define FIRST_INCARNATION 1000 /* at minute 1000 */
 
-/* Other states of a disk than what the server has stored. */
+/* States of disks other than the server's own. */
 enum
 {
 	DISK_STANDBY,
-	DISK_COPY,    /* that somebody may put back */
-	DISK_FLUSHED, /* what a crash leaves; while anything is not flushed */
+	DISK_COPY,    /* may be restored */
+	DISK_FLUSHED, /* the state after a crash, while something is not flushed */
 	DISKS
 };
 
-/* What is on one. */
+/* The contents of a disk. */
 typedef struct Disk
 {
 	Table tables[TABLES];
 	Story *stories;
 	int64_t last_change;
 	Meta meta;
-	uint32_t lost_starts; /* that it has not heard of */
+	uint32_t lost_starts; /* starts that it has not received */
 } Disk;
 
-/* What is gone when a core is built again. */
+/* What is lost when a core is rebuilt. */
 typedef enum Loss
 {
-	LOST_BATCH,   /* what was not written */
-	LOST_MANAGER, /* and all that was in memory alone */
-	LOST_SERVER   /* and all connections */
+	LOST_BATCH,   /* the batch that was not written */
+	LOST_MANAGER, /* also everything that was only in memory */
+	LOST_SERVER   /* also all connections */
 } Loss;
 
 typedef struct Model Model;
@@ -276,8 +276,8 @@ typedef struct Model Model;
 typedef struct Keeper
 {
 	int64_t lease; /* 0: none */
-	LeTime next;   /* on the world's clock: when it renews it */
-	LeTime until;  /* how long it has been told that the lease is valid */
+	LeTime next;   /* time of the next renewal, on the world's clock */
+	LeTime until;  /* end of the validity that it was told */
 	bool raised;   /* a renewal has written the row */
 } Keeper;
 
@@ -286,8 +286,8 @@ typedef struct Dead
 {
 	int64_t lease; /* 0: none */
 	LeTime ttl;
-	LeTime ran;     /* when it was granted, in time in which a manager ran */
-	uint64_t lives; /* until then */
+	LeTime ran;     /* time of the grant, in time in which a manager ran */
+	uint64_t lives; /* number of lives at the grant */
 } Dead;
 
 typedef struct World
@@ -297,10 +297,10 @@ typedef struct World
 	LeEnv env;
 	uint32_t epochs[LE_EPOCH_WORDS];
 	LeCore *core;
-	LeTime clock; /* what has passed in the world */
+	LeTime clock; /* time of the world */
 	LePause pause;
-	LeTime now;     /* and for the core */
-	LeTime expired; /* all that was due then has been dealt with */
+	LeTime now;     /* time of the core */
+	LeTime expired; /* all deadlines up to this time were handled */
 	uint64_t step;
 	int64_t allocated; /* blocks in use */
 
@@ -315,15 +315,15 @@ typedef struct World
 	int64_t leases[64];
 	uint32_t lease_roles[64];
 	uint32_t nleases;
-	int64_t *last_exclusive; /* by ns and name */
+	int64_t *last_exclusive; /* by kind and name */
 	Story *stories;          /* by name */
 	int64_t last_change;
 
 	Posted *batch; /* commands since the last one was stored */
 	uint32_t nbatch;
 	uint32_t batch_cap;
-	bool recovering; /* the batch is of waiters that came back */
-	bool ending;     /* nobody comes any more */
+	bool recovering; /* the batch consists of waiters that return after a reload */
+	bool ending;     /* no more requests are sent */
 
 	Table tables[TABLES];
 	Meta meta;
@@ -338,7 +338,7 @@ typedef struct World
 	uint64_t lives;
 	uint64_t lsn; /* of the newest batch that is stored */
 	uint64_t flushed;
-	bool trusting; /* somebody was told something without a flush */
+	bool trusting; /* a client got a reply without a flush */
 	Model *model;
 
 	char history[HISTORY][240];
@@ -353,7 +353,7 @@ extern void sim_abort_on_failure(void);
 extern void sim_note(World *w, const char *fmt, ...);
 extern void sim_fail(World *w, const char *fmt, ...);
 
-/* Lines of history are made only where they are shown or may be needed. */
+/* Lines of history are formatted only if they are shown or may be needed. */
 #define NOTE(w, ...)                                                                                         \
 	do                                                                                                       \
 	{                                                                                                        \
@@ -416,17 +416,17 @@ extern bool apart_run(void (*run)(void *arg), void *arg, unsigned limit);
 /*
  * --- schedule.c ---
  *
- * The steps of a run: a word each, made from the seed and the step's number,
- * or read from a file; all of the first n, or only some.
+ * The steps of a run: one word for each, made from the seed and the step's number,
+ * or read from a file; all of the first n, or only some of them.
  */
 typedef struct Schedule
 {
 	uint64_t n;
-	const uint32_t *words; /* NULL: of the seed */
+	const uint32_t *words; /* NULL: from the seed */
 	uint32_t *only;        /* numbers, from 1; NULL: the first n */
 } Schedule;
 
-/* What became of a run; n: up to the step in which it failed. */
+/* The outcome of a run; n: the number of steps up to the failure. */
 typedef struct Outcome
 {
 	bool failed;
@@ -531,7 +531,7 @@ extern void client_unfence(World *w, int i, bool tell);
 extern Model *model_create(World *w);
 extern void model_free(Model *m);
 extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual);
-/* Does it hold or wait, what this command names by its token? */
+/* Does the entry that this command names by its token hold or wait? */
 extern bool model_has(Model *m, const LeCommand *cmd);
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);

@@ -21,7 +21,7 @@ table_row(Table *t, uint64_t locator)
 	return (char *) t->rows + t->size * (locator - 1);
 }
 
-/* The rows of slots and places have an array each. */
+/* The rows of slots and places each have an array of holds. */
 static void
 forget_holds(Table *t, void *row)
 {
@@ -111,7 +111,7 @@ store_row(World *w, int table, uint64_t locator)
 	return (const char *) w->tables[table].rows + w->tables[table].size * (locator - 1);
 }
 
-/* All tables, row by row at the same places. */
+/* Copies all tables, row by row, to the same positions. */
 void
 store_copy(Table *to, const Table *from)
 {
@@ -266,7 +266,7 @@ write_place(World *w, LeEntry *entry)
 	fill_row(w, row, entry);
 }
 
-/* The slot of a lock whose release is written later (core/later.c); NULL: it has none. */
+/* Returns the slot of a lock whose release is written later (core/later.c); NULL if there is none. */
 static LeSlot *
 later_slot(const World *w, int kind, int name)
 {
@@ -277,14 +277,14 @@ later_slot(const World *w, int kind, int name)
 			   : NULL;
 }
 
-/* Does this row say that a lock is held which is released, and is to be written later? */
+/* Returns whether this row shows a held lock whose release is to be written later. */
 bool
 store_is_later(const World *w, const SlotRow *row)
 {
 	return row->held && later_slot(w, row->kind, row->name) != NULL;
 }
 
-/* What a manager writes before it leaves: such releases.  The batch that is under way is not stored. */
+/* Writes the releases that a manager writes before it exits.  The current batch is not stored. */
 void
 store_write_later(World *w)
 {
@@ -313,7 +313,7 @@ store_write(World *w)
 
 /* --- loading --- */
 
-/* What the wall clock shows at the world's time 0. */
+/* The wall clock at time 0 of the world. */
 #define WALL (INT64_C(800000000) * LE_SECOND)
 
 static bool
@@ -404,7 +404,7 @@ by_token(const void *a, const void *b)
 	return (x->token > y->token) - (x->token < y->token);
 }
 
-/* In the order of their tokens. */
+/* Loads the places in the order of their tokens. */
 static void
 load_places(World *w)
 {
@@ -431,7 +431,7 @@ load_places(World *w)
 	free(rows);
 }
 
-/* All that can be read; the waiters are not back yet. */
+/* Loads everything that is stored; the waiters have not returned yet. */
 void
 store_load(World *w, LeCore *failed)
 {

@@ -28,7 +28,7 @@ count_free(void *arg, void *p)
 	free(p);
 }
 
-/* Never the same one again. */
+/* Returns a session id that was never used before. */
 uint64_t
 world_session(World *w, uint32_t sessno)
 {
@@ -41,7 +41,7 @@ between(Rng *rng, uint32_t low, uint32_t high)
 	return low + rng_below(rng, high - low + 1);
 }
 
-/* None, or some. */
+/* Returns 0, or a random number. */
 static uint32_t
 maybe(Rng *rng, uint32_t high)
 {
@@ -86,7 +86,7 @@ choose(Config *c, Rng *rng)
 	c->later_mille = c->restart_mille > 0 ? 0 : between(rng, 0, 1000);
 	c->async_mille = c->restart_mille == 0 || rng_chance(rng, 500) ? 0 : between(rng, 300, 980);
 
-	/* the model knows no halves: work in steps is for worlds without it */
+	/* the model has no partial commands: only worlds without it do work in steps */
 	if (!c->model && rng_chance(rng, 700))
 	{
 		c->limits.work = between(rng, 1, 8);
@@ -94,7 +94,7 @@ choose(Config *c, Rng *rng)
 	}
 }
 
-/* The seed chooses what kind of world it is. */
+/* Chooses the properties of the world from the seed. */
 void
 world_choose(Config *conf)
 {
@@ -160,7 +160,7 @@ sleep_until(World *w, LeTime now)
 	ENSURE(w, le_pause_time(&w->pause, w->clock) == now);
 }
 
-/* Every deadline on the way is met exactly. */
+/* Advances the time, and stops exactly at every deadline. */
 void
 world_tick_to(World *w, LeTime to)
 {
@@ -182,13 +182,13 @@ world_tick_to(World *w, LeTime to)
 	sleep_until(w, to);
 }
 
-/* A manager that knows nothing of the one before it. */
+/* Starts a manager that knows nothing of the previous one. */
 void
 world_new_manager(World *w, LeTime after)
 {
 	LeTime lost = w->pause.lost;
 
-	/* no manager starts as fast */
+	/* no manager starts faster */
 	after += LE_LIFE_TICK;
 	w->clock += after;
 	w->away += after;
@@ -198,8 +198,8 @@ world_new_manager(World *w, LeTime after)
 }
 
 /*
- * The manager is stopped for a while.  What has come in meanwhile goes first;
- * or everybody was stopped, and it comes later.
+ * The manager is stopped for a while.  Requests that arrived meanwhile are applied
+ * first; or all clients were stopped, too, and send them later.
  */
 static void
 stop_manager(World *w)
@@ -233,7 +233,7 @@ tick(World *w)
 	{
 		if (next > w->now + 1)
 		{
-			/* too early by the smallest bit */
+			/* the smallest unit too early */
 			world_tick_to(w, next - 1);
 			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
 		}
@@ -243,7 +243,7 @@ tick(World *w)
 		world_tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
 }
 
-/* The manager, or its server, ends again and again. */
+/* Restarts the manager or the server several times. */
 static void
 end_again(World *w)
 {
@@ -254,8 +254,8 @@ end_again(World *w)
 }
 
 /*
- * All that happens by chance in a step comes from its word alone: a step means
- * the same whatever others are left out.
+ * All random choices of a step come from its word alone, so that a step means the
+ * same whichever other steps are left out.
  */
 void
 world_step(World *w, uint64_t number, uint64_t word)
@@ -296,7 +296,7 @@ world_step(World *w, uint64_t number, uint64_t word)
 	}
 }
 
-/* All clients leave, time passes: nothing may be left. */
+/* All clients leave and time passes: nothing may be left. */
 void
 world_end(World *w)
 {
