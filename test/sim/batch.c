@@ -40,7 +40,7 @@ check_core(World *w)
 	}
 }
 
-/* Copies the names of a command, so that they live as long as the copy of the command. */
+/* Copies the names of a command into an array that lives as long as the copy of the command. */
 void
 keep_names(LeCommand *cmd, LeText *names)
 {

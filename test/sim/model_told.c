@@ -25,7 +25,7 @@ told_entry(Model *m, uint8_t kind, int name, int64_t token, Told told)
 		lease->told = true;
 }
 
-/* All entries that an eviction has found.  An unflushed eviction may have been written later. */
+/* Marks all entries that an eviction has found, unless something is unflushed: it may be an eviction. */
 static void
 told_evicted(Model *m, const LeCommand *cmd)
 {

@@ -96,7 +96,7 @@ extern const char *name_text(int number);
 extern int name_count(void);
 extern bool is_op(const Call *call, const char *op);
 
-/* Returns when the next primary after t ends whose last changes are lost by an asynchronous promotion. */
+/* Returns the end of the next window whose changes an asynchronous promotion has lost; FOREVER: none. */
 extern Time lost_after(Time t);
 extern bool in_lost_tail(Time t);
 

@@ -316,8 +316,8 @@ finish_reading(void)
 }
 
 /*
- * Returns the end of the window in which the old primary ended: its changes in this window are not on the new
- * primary.
+ * Returns the end of the first window after t whose changes, made by an old primary, are not on the new one;
+ * FOREVER if there is none.
  */
 Time
 lost_after(Time t)
