@@ -1,6 +1,6 @@
 /*
  * sent.c
- *		What a session sends, and when: deadlines, answers that are lost, ends of
+ *		What a session sends, and when: deadlines, lost replies, timeouts of
  *		waits.
  */
 #include "client.h"

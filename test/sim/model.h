@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* The most that a client which relies on the token was told about it. */
+/* The strongest information that a client has got about the token. */
 typedef enum Told
 {
 	TOLD_NOTHING,

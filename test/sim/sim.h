@@ -277,7 +277,7 @@ typedef struct Keeper
 {
 	int64_t lease; /* 0: none */
 	LeTime next;   /* time of the next renewal, on the world's clock */
-	LeTime until;  /* end of the validity that it was told */
+	LeTime until;  /* end of the validity that was returned to it */
 	bool raised;   /* a renewal has written the row */
 } Keeper;
 

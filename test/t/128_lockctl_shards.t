@@ -83,7 +83,7 @@ is((ctl('-S', $map, 'lock', $both[0], '--and', $both[1], '--', 'echo', 'all'))[1
 is((ctl('-S', $map, 'lease', 'list', '-N', 'west', '-o', 'json'))[1], "[]\n", 'lease with -N');
 like((ctl('-S', $map, '-N', 'west', 'doctor'))[1], qr/ok +manager/, 'doctor with -N');
 
-# --- what is refused, before any server is asked ---
+# --- calls that are rejected before lockctl connects to a server ---
 
 $_->stop foreach values %node;
 foreach my $case (

@@ -62,7 +62,7 @@ SH
 sub descriptors { return scalar(() = glob("/proc/$_[0]/fd/*")); }
 
 # Each scan of /proc, and each signal, opens descriptors.
-subtest 'the guardian closes what it opens' => sub {
+subtest 'the guardian closes its descriptors' => sub {
 	my $deaf = q{trap 'echo told' TERM; for i in 1 2 3 4 5; do sh -c "trap : TERM; while :; do sleep 0.1; done" & done; }
 	  . q{echo ready; while :; do sleep 0.02; done};
 	my $c = start_ctl('lock', 'descriptors', '--grace', '4s', '--at-most', '3s', '--', 'sh', '-c', $deaf);
@@ -76,7 +76,7 @@ subtest 'the guardian closes what it opens' => sub {
 };
 
 # A lockctl with --notify, and one with a control group, have no more open descriptors than one with neither.
-subtest 'lockctl closes what it opens' => sub {
+subtest 'lockctl closes its descriptors' => sub {
 	my %env = (NOTIFY_SOCKET => "$dir/nobody");
 	my @command = ('--', 'sh', '-c', 'echo ready; exec sleep 1000');
 	my $c = start_ctl('lock', 'neither', @command);

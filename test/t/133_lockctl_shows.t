@@ -221,7 +221,7 @@ subtest 'doctor' => sub {
 		'health() does not exist');
 	one('ALTER FUNCTION lock_election.hidden() RENAME TO health');
 
-	# --- what it does
+	# --- waits, leaders and counters
 	my $wait = q{INSERT INTO waiters (name, kind, age) VALUES ('a job', 'lock', '35 s'), ('b', 'lock', '32 s'), ('a place', 'permit', '1 h')};
 	state(q{INSERT INTO waiters (name, age) VALUES ('a job', '25 s')}, q{INSERT INTO waiters (name, kind, age) VALUES ('a place', 'permit', '1 h')});
 	doctor_says(0, 'a short wait and a place');
@@ -269,7 +269,7 @@ subtest 'doctor' => sub {
 	state('UPDATE stat SET key_violations = 1, stalls = 1', q{UPDATE health SET ok = false});
 	is(ctl('doctor'), 1, 'two problems and a note');
 
-	# --- what may surprise
+	# --- settings and clocks
 	state();
 	doctor_says(0, 'synchronous_commit is off', PGOPTIONS => '-c synchronous_commit=off',
 		settings => line('note', 'settings', 'synchronous_commit is off: a crash can lose the newest locks', q{ALTER SYSTEM SET lock_election.min_durability = 'local'}));

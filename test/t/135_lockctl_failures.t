@@ -20,7 +20,7 @@ my ($rc, $out, $err);
 system_or_bail('make', '-s', 'build/refuse.so');
 sub refusing { my ($call, %more) = @_; return { %more, plain => 1, env => { LD_PRELOAD => getcwd() . '/build/refuse.so', LE_REFUSE => $call, %{ $more{env} // {} } } }; }
 
-subtest 'a call is refused' => sub {
+subtest 'a system call fails' => sub {
 	my $why = 'Function not implemented';
 	my @lock = ('lock', 'x', '--', 'echo', 'ran');
 	append_to_file("$dir/shards", "one dbname=postgres\n");

@@ -120,7 +120,7 @@ subtest 'a wait that is shorter than a round trip' => sub {
 	one(q{SELECT acquire_lock('x'), campaign('x', 'you')});
 	is(ctl(qw(lock --wait 1ms x -- echo ran)), 3, 'a held lock is not acquired');
 	is(ctl(qw(elect --wait 1ms x me -- echo ran)), 3, 'an election with a leader is not won');
-	is(one('SELECT count(*) FROM lock_election.waiters'), 0, 'nobody waits');
+	is(one('SELECT count(*) FROM lock_election.waiters'), 0, 'no place is left after a short wait');
 	one(q{SELECT force_release_lock('x'), force_resign('x')});
 	nothing_left($node);
 };

@@ -189,7 +189,7 @@ subtest 'a thousand names at a time, each granted separately' => sub {
 	$m->quit;
 };
 
-subtest 'the end of very many locks' => sub {
+subtest 'ends of very many locks' => sub {
 	my $m = mallory();
 	my $lease;
 

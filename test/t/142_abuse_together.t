@@ -79,7 +79,7 @@ sub crowd_before_names
 }
 
 my %attacks = (
-	'many locks, revoked as one' => sub {
+	'many locks, revoked with their lease' => sub {
 		my ($s) = @_;
 		my $lease = run($s, q{SELECT grant_lease('24 days')});
 
@@ -91,20 +91,20 @@ my %attacks = (
 		run($s, sprintf($groups, 'c', 'NULL', 'NULL', 5));
 		$s->cut;
 	},
-	'many names, each for itself' => sub {
+	'many names, each granted separately' => sub {
 		my ($s) = @_;
 		my $n = names('each', 1000);
 		my $tokens = run($s, "SELECT array_agg(token) FROM try_acquire_each($n, '1 h')");
 
 		run($s, "SELECT * FROM release_each($n, '$tokens')");
 	},
-	'many places, each for itself' => sub {
+	'many places, each enqueued separately' => sub {
 		my ($s) = @_;
 		my $lease = run($s, 'SELECT grant_lease()');
 
 		run($s, map({ 'SELECT count(token) FROM enqueue_each(' . names("place$_-", 1000) . ", lease => $lease)" } 1 .. 5), "SELECT revoke_lease($lease)");
 	},
-	'names that are held, asked for by a crowd' => sub {
+	'held names, requested by many sessions' => sub {
 		my ($s) = @_;
 		my @crowd = map { mallory() } 1 .. 12;
 		my $n = names('held', 1000);
@@ -140,12 +140,12 @@ my %attacks = (
 		run($_[0], q{SELECT count(acquire_permit('permits', 30000, '1 h', owner => i::text)) FROM generate_series(1, 2000) AS i},
 			map({ "SELECT set_permits('permits', $_)" } 20000, 30000, 2000), q{SELECT force_release_lock('permits')});
 	},
-	'a long queue, and who looks at it' => sub {
+	'a long queue, and reads of the views' => sub {
 		run($_[0], q{SELECT count(token) FROM (SELECT (enqueue_lock('line', '1 h', owner => (random() * 1e9)::int::text)).token FROM generate_series(1, 1000) AS i) AS s},
 			map({ "SELECT count(*) FROM lock_election.$_" } 'waiters', 'locks', 'leases'));
 	},
 	'views' => sub { run($_[0], map({ "SELECT * FROM lock_election.$_ LIMIT 1" } 'locks', 'waiters', 'leases', 'elections', 'manager')); },
-	'a commit that releases very much' => sub {
+	'a commit that releases very many locks' => sub {
 		run($_[0], q{SELECT count(acquire_lock('r' || i, '1 h', owner => 'me')) FROM generate_series(1, 1000) AS i}, 'BEGIN',
 			q{SELECT count(release_lock('r' || i, acquire_lock('r' || i, '1 h', owner => 'me'), all_holds => true)) FROM generate_series(1, 1000) AS i}, 'COMMIT');
 	},
@@ -154,7 +154,7 @@ my %attacks = (
 			map { q{SELECT force_release_lock('announced')} } 1 .. 100);
 	},
 	'renaming the database' => sub { run($_[0], 'BEGIN', 'SAVEPOINT s', 'ALTER DATABASE postgres RENAME TO mine', 'ROLLBACK TO s', 'DROP EXTENSION lock_election', 'ROLLBACK'); },
-	'the end of all that the role has' => sub { sleep 1.5; run($_[0], q{SELECT force_release_role('mallory')}); },
+	'the end of all entries of the role' => sub { sleep 1.5; run($_[0], q{SELECT force_release_role('mallory')}); },
 );
 my @attacks = grep { !defined $only || /$only/ } sort keys %attacks;
 

@@ -177,7 +177,7 @@ SQL
 	$_->quit foreach $waiter, $bound;
 };
 
-subtest 'restarted once more' => sub {
+subtest 'another restart' => sub {
 	my $leased = one($node, "SELECT release_lock('leased', $token{leased}); SELECT acquire_lock('leased', lease => $token{lease})");
 
 	$token{leased} = $leased =~ s/.*\n//r;

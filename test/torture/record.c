@@ -15,7 +15,7 @@
  * A call for many names is a call for each of them, at one time: first their
  * lines C, then their lines A.
  *
- * A call without an answer has an unknown outcome, like one that lost its
+ * A call without a reply has an unknown outcome, like one that lost its
  * connection (SQLSTATE 08006), got 08007, or was terminated.  With TORTURE_CALL_MS
  * in the environment a call is given up after so many ms, and its connection with it.
  */

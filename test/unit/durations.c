@@ -77,7 +77,7 @@ test_waits(void)
 	start();
 	a = acquire(1, "x", X);
 	batch();
-	is_int(le_core_oldest_wait(core), LE_NEVER, "nobody waits");
+	is_int(le_core_oldest_wait(core), LE_NEVER, "no wait before the first waiter");
 	now += LE_SECOND;
 	b = acquire(2, "x", X);
 	batch();

@@ -212,7 +212,7 @@ test_change(LeEnd how)
 		newest = change;
 	ok(newest != NULL && newest->how == how_of(how) && newest->term == it.token && newest->at == now &&
 		   newest->role == OTHER,
-	   "a change tells how the term has ended, whose, and when");
+	   "the change has the ending, the role and the time");
 	batch();
 	stop();
 }

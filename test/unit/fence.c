@@ -21,7 +21,7 @@ test_expiry(void)
 	batch();
 	fenced_token = a.token;
 	pass(TTL);
-	ok(!was_told[2], "nobody replaces a fenced holder");
+	ok(!was_told[2], "a fenced holder is not replaced");
 	ok(!held("x", a.token), "a fenced holder whose TTL has passed is not held");
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD, "a lapsed holder cannot be renewed");
 	is_int(release(1, "x", a.token).status, LE_NOT_HELD, "a lapsed holder cannot be released");

@@ -17,7 +17,7 @@ test_exclusive(void)
 	c = acquire(3, "x", X);
 	ok(a.token < b.token && b.token < c.token, "revisions follow arrival");
 	batch();
-	ok(!was_told[2] && !was_told[3], "nobody is granted beside the holder");
+	ok(!was_told[2] && !was_told[3], "no waiter is granted beside the holder");
 
 	is_int(release(1, "x", a.token).status, LE_OK, "the holder releases");
 	batch();
@@ -117,8 +117,8 @@ test_own(void)
 	start();
 	acquire(1, "x", X);
 	commit(1);
-	ok(acquire(1, "x", X).own_session, "a session that waits for its own lock is told so");
-	ok(!acquire(2, "x", X).own_session, "another waiter is not told that it waits for itself");
+	ok(acquire(1, "x", X).own_session, "a session that waits for its own lock gets own_session");
+	ok(!acquire(2, "x", X).own_session, "another waiter does not get own_session");
 	stop();
 }
 

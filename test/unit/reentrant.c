@@ -135,7 +135,7 @@ test_roles_and_modes(void)
 	cmd.role = ROLE + 1;
 	is_int(apply(cmd).status, LE_NOT_GRANTED, "an owner of the same name with another role is another owner");
 	ok(acquire_as(2, "x", S, "worker").reentrant,
-	   "an exclusive holder that asks for shared gets one more hold");
+	   "an exclusive holder that requests shared gets one more hold");
 	acquire_as(1, "y", S, "worker");
 	is_int(acquire_as(2, "y", X, "worker").status, LE_BAD_UPGRADE,
 		   "a shared holder that requests exclusive is rejected immediately");
