@@ -304,8 +304,8 @@ subtest 'modes and --hold-for' => sub {
 	is(ctl('lock', '--try', 'h', 'true'), 3, 'the name is closed after a release with --hold-for');
 	is(ctl('lock', '--wait', '30s', 'h', 'true'), 0, 'the name opens after the time of --hold-for');
 	($rc, $out, $err) = ctl('lock', '--hold-for', '2d', 'h', sh('echo ran'));
-	isnt($rc, 0, 'a --hold-for above max_hold_for is refused');
-	is($out, '', 'the command of a refused --hold-for does not run');
+	isnt($rc, 0, 'a --hold-for above max_hold_for is rejected');
+	is($out, '', 'the command of a rejected --hold-for does not run');
 	like($err, qr/hold_for is too long/, 'the error says that --hold-for is too long');
 	nothing_left($node);
 
