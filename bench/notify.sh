@@ -6,7 +6,7 @@
 #   PG_MAJOR               PostgreSQL's version
 . "$(dirname "$0")/../test/common.sh"
 le_prepare
-le_test_env
+le_test_env disk
 ulimit -n "$(ulimit -H -n)"
 le_run env WAITERS="${WAITERS:-0 100 1000}" HAND_OFFS="${HAND_OFFS:-500}" ROUNDS="${ROUNDS:-3}" perl bench/notify.pl ||
-	{ tail -n 20 "$LE_TMP"/work/tmp_check/log/*.log >&2; exit 1; }
+	{ tail -n 20 "$LE_TMP"/work/log/*.log >&2; exit 1; }

@@ -88,8 +88,8 @@ if [ "$share" != 0 ]; then
 fi
 [ ${#loops[@]} = 0 ] || kill "${loops[@]}"
 rm -rf "$LE_ROOT/build/test-logs"
-if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then
-	cp -r "$LE_TMP/work/tmp_check/log" "$LE_ROOT/build/test-logs"
+if [ $rc != 0 ]; then
+	cp -r "$LE_TMP/work/log" "$LE_ROOT/build/test-logs"
 	le_say "logs: build/test-logs"
 fi
 if [ -n "${VALGRIND:-}" ]; then

@@ -108,7 +108,7 @@ sub clean_up
 		kill('QUIT', $server);
 		select(undef, undef, undef, 0.05) while kill(0, $server) && time < $end;
 	}
-	system("rm -rf $ENV{TESTDIR}/tmp_check $ENV{TESTDIR}/conformance-*");
+	system("rm -rf $ENV{TESTDIR}/tmp_check/* $ENV{TESTDIR}/conformance-*");
 
 	# Programs of this tree that have left the test's process group, or that are stopped, because a mutant may keep them
 	# from ending.
