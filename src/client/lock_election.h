@@ -440,8 +440,8 @@ LE_API void *le_user(const le_hold *hold);
  * Fences all locks of the hold, or the term, in the open transaction of
  * "yours", a connection of the application to the same database.  Until that
  * transaction ends, no other client is granted the lock, or elected.  So
- * everything that the transaction writes after this call is written while the
- * hold is held, or not at all.
+ * everything that the transaction writes after this call is written before the
+ * next grant, or not at all.
  *
  * Uses only that connection, and waits for its server like PQexec.  Returns
  * LE_LOST if the hold is no longer held; then roll back.  Returns LE_INVALID if

@@ -74,9 +74,9 @@ extern void le_flush_attach(void);
 extern void le_flush_enter(void);
 /*
  * Called in each iteration of a wait for a reply.  If this process is the flusher, flushes for all waiting
- * processes.  Waits for a flush by another process, but at most to the time "until" (by le_clock(); LE_NEVER
- * = no limit).  A session that waits for a reply can be the flusher, because it may still be in the stack
- * after its previous request.
+ * processes; if another process is flushing the WAL, gives up at the time "until" (by le_clock(); LE_NEVER =
+ * no limit).  A session that waits for a reply can be the flusher, because it may still be in the stack after
+ * its previous request.
  */
 extern void le_flush_turn(const LeMailbox *box, LeTime until);
 /*

@@ -166,7 +166,7 @@ typedef struct LeSyncTold
 	bool more;         /* there is more news to fetch */
 	uint32 losses;     /* value of LE_EPOCH_LOSSES when the news was listed */
 	uint64 lease_lsn;  /* LSN of the lease's row, or LE_LSN_OF_BATCH */
-	bool applied;      /* false: a newer call came first, so no item was carried out */
+	bool applied;      /* false: the call was old, so no item was carried out */
 } LeSyncTold;
 
 typedef struct LeMailbox
