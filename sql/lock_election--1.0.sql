@@ -247,7 +247,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
 COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
 	pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or one that the owner already holds; otherwise as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -304,7 +304,7 @@ CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. Only the result true waits for synchronous standbys, as synchronous_commit requires: a replaced primary does not know the locks of the new one.';
+'Returns whether this token holds the lock now. Only the result true waits for synchronous standbys, as synchronous_commit requires. A replaced primary can return false while the new one still has the lock.';
 
 CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -427,7 +427,7 @@ CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
-'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect only if it commits as the holder. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect before the next grant, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -526,7 +526,7 @@ COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
 - "token": the same for all names of one acquire_locks or enqueue_locks.
 - "channel": where a grant to a place is announced; for several names, that of the first name.
 - "owner": NULL if no owner was named.
-The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor are acquires that another connection may still roll back.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor are locks and places that another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 
 -- --- optimistic versions ---
@@ -843,7 +843,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
 - "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count.
 - "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
-- "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller also waits for replay.
+- "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
 - "incarnation": as in view manager.
 - "library_version": version of the server''s library. NULL: it is not preloaded.
 - "sql_version": version of the extension in this database.
@@ -1037,7 +1037,7 @@ COMMENT ON COLUMN lock_election.manager.held IS
 COMMENT ON COLUMN lock_election.manager.waiting IS
 'Number of queued requests and candidates; cheaper to read than view waiters.';
 COMMENT ON COLUMN lock_election.manager.oldest_wait IS
-'Time when the oldest waiting request for a lock or permit (not a candidate) entered its queue.';
+'Time when the oldest waiting request for a lock or permit (not a candidate) entered its queue. NULL: none.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Memory that the manager''s state takes, in bytes.';
 COMMENT ON COLUMN lock_election.manager.slot_bytes IS

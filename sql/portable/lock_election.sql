@@ -3460,7 +3460,7 @@ COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Acquires a lock without waiting, as acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or one that the owner already holds; otherwise as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
 'Releases those of the given locks that the token holds, as release_lock releases one. Returns whether the token held all of them.';
 COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
@@ -3479,7 +3479,7 @@ COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
-'Returns whether this token holds the lock now. Only the result true waits for synchronous standbys, as synchronous_commit requires: a replaced primary does not know the locks of the new one.';
+'Returns whether this token holds the lock now. Only the result true waits for synchronous standbys, as synchronous_commit requires. A replaced primary can return false while the new one still has the lock.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of newly evicted holders.
 - An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
@@ -3519,7 +3519,7 @@ COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
 COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
 'Returns whether all of these locks are granted to this token of enqueue_locks, as await_lock does for one. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
-'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect only if it commits as the holder. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect before the next grant, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
 'Rejects writes to a table by transactions that have not fenced a lock, or the leadership of an election. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for an election, the arguments are its name and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
@@ -3543,7 +3543,7 @@ COMMENT ON FUNCTION lease_holds(bigint) IS
 - "token": the same for all names of one acquire_locks or enqueue_locks.
 - "channel": where a grant to a place is announced; for several names, that of the first name.
 - "owner": NULL if no owner was named.
-The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor are acquires that another connection may still roll back.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor are locks and places that another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 COMMENT ON FUNCTION compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
 'Sets the value of a key if its version is still the expected one. Returns the new version, which is one higher, or NULL if the version differs.
@@ -3609,7 +3609,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 - "loading": whether the manager is reading its tables. Meanwhile requests wait.
 - "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count.
 - "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
-- "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller also waits for replay.
+- "standby_wait": the longest time for which a call of this database has now been waiting for confirmation by the standbys, even if the call has given up. Waits for replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
 - "incarnation": as in view manager.
 - "library_version": version of the server''s library. NULL: it is not preloaded.
 - "sql_version": version of the extension in this database.
