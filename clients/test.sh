@@ -78,6 +78,31 @@ rust_tests()
 		"$CARGO" test --quiet --locked "$@" ${CARGO_FLAGS:-}
 )
 
+# The crate's TLS connectors, on the server that is running: its certificate is trusted, and then is not.
+rust_tls()
+{
+	local dir=$LE_RUN/work/tls name feature trusted failed=0
+	mkdir -m 700 "$dir"
+	for name in server other; do
+		openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lock_election -addext subjectAltName=IP:127.0.0.1 \
+			-addext basicConstraints=critical,CA:FALSE -keyout "$dir/$name.key" -out "$dir/$name.crt" 2>"$dir/openssl.log" ||
+			{ cat "$dir/openssl.log" >&2; return 1; }
+	done
+	psql -Xq -c "ALTER SYSTEM SET ssl_cert_file = '$dir/server.crt'" -c "ALTER SYSTEM SET ssl_key_file = '$dir/server.key'" \
+		-c 'ALTER SYSTEM SET ssl = on' -c 'SELECT pg_reload_conf()' -o /dev/null || return
+	for feature in rustls native-tls; do
+		for trusted in server other; do
+			(
+				[ $trusted = server ] || export TLS_UNTRUSTED=1
+				export SSL_CERT_FILE=$dir/$trusted.crt TLS_URL="host=127.0.0.1 port=$PGPORT user=$PGUSER dbname=$PGDATABASE"
+				rust_tests clients/rust --features $feature --test tls
+			) || failed=1
+		done
+	done
+	psql -Xq -c 'ALTER SYSTEM RESET ALL' -c 'SELECT pg_reload_conf()' -o /dev/null
+	return $failed
+}
+
 maven()
 {
 	mvn -B -q -o -T1 -Dstyle.color=never -Dmaven.repo.local="$LE_MAVEN" -f clients/java "$@"
@@ -146,6 +171,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	fi
 	if has "$PARTS" rust && [ -n "${LE_RUST:-}" ]; then
 		part rust rust_tests clients/rust --features tracing
+		[ "${ENGINE:-c}" = portable ] || part "rust: TLS" rust_tls
 		[ "${ENGINE:-c}" = portable ] || part "rust: orm" rust_tests clients/rust/orm
 	fi
 	if has "$PARTS" php && [ -n "${SYMFONY_LOCK:-}" ]; then
