@@ -134,7 +134,7 @@ subtest 'releases wake the manager up in time' => sub {
 
 # After a batch the manager naps for some milliseconds, during which a release does not wake it up. The next request
 # does, whether it comes from the same session, whose mailbox is already on the stack, or from another one. The test
-# compares the two times with each other, because a busy machine makes both of them long.
+# compares the two times with each other, and takes short ones of each, because a busy machine makes many of them long.
 subtest 'a request after a release wakes the manager up' => sub {
 	my %took;
 
@@ -151,7 +151,7 @@ subtest 'a request after a release wakes the manager up' => sub {
 			release($who->[1], 'y', $x);
 		}
 	}
-	my ($same, $other) = map { (sort { $a <=> $b } @{ $took{$_} })[25] } 'same', 'other';
+	my ($same, $other) = map { (sort { $a <=> $b } @{ $took{$_} })[5] } 'same', 'other';
 	cmp_ok($same, '<', 2 * $other + 0.001, sprintf('the same session is served as soon as another one (%.1f and %.1f ms)', 1000 * $same, 1000 * $other));
 	nothing_left($node);
 };
