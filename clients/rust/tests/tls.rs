@@ -1,5 +1,5 @@
-//! Sessions over TLS, on the server of `TLS_URL`; without it this test does nothing. The certificates of `SSL_CERT_FILE`
-//! are trusted. With `TLS_UNTRUSTED`, the server's certificate is not among them.
+//! Sessions over TLS, on the server of `TLS_URL`; without it this test does nothing. The certificates of
+//! `SSL_CERT_FILE` are trusted. With `TLS_UNTRUSTED`, the server's certificate is not among them.
 #![cfg(any(feature = "rustls", feature = "native-tls"))]
 
 use lock_election::{Kind, Options};
