@@ -262,7 +262,7 @@ cat "$results" >"$recorded"
 
 		\`make test-versions-clients RECORD=1\` generates this page. On the date in column *passed*, the programs of the library's
 		README and its quick tests ran with exactly these versions, on Linux. *not run*: the machine did not have these
-		versions. \`clients/versions\` has the list. Go accepts no older pgx or client-go than the modules' go.mod names.
+		versions. \`clients/versions\` has the list. The modules' go.mod files set Go's oldest pgx and client-go.
 
 	EOF
 	table "$recorded"

@@ -247,13 +247,13 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
 COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
 	pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
+'Acquires several locks, all or none; otherwise works like acquire_lock. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_locks';
 COMMENT ON FUNCTION @extschema@.release_locks(pg_catalog.text[], bigint) IS
-'Releases those of the given locks that the token holds, as release_lock releases one. Returns whether the token held all of them.';
+'Releases, like release_lock, those of the given locks that the token holds. Returns whether the token held all of them.';
 
 CREATE FUNCTION @extschema@.try_acquire_each(
 	names pg_catalog.text[],
@@ -316,7 +316,7 @@ COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
 - lease_holds does not list an evicted holder. New requests of an evicted holder wait like others.
 - If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
-- An eviction survives crashes, as the lock does.
+- An eviction survives crashes, like the lock.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
 Errors: 55000 if a holder is bound to its connection. Then no holder is evicted; terminate the connection instead.';
 
@@ -380,7 +380,7 @@ CREATE FUNCTION @extschema@.enqueue_permit(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_permit';
 COMMENT ON FUNCTION @extschema@.enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
-'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
+'Enters the queue for one of "permits" permits; otherwise works like enqueue_lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_locks(
 	names pg_catalog.text[],
@@ -395,7 +395,7 @@ CREATE FUNCTION @extschema@.enqueue_locks(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
 COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, like enqueue_lock for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_each(
 	names pg_catalog.text[],
@@ -419,7 +419,7 @@ CREATE FUNCTION @extschema@.await_locks(names pg_catalog.text[], token bigint, w
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_locks';
 COMMENT ON FUNCTION @extschema@.await_locks(pg_catalog.text[], bigint, interval) IS
-'Returns whether all of these locks are granted to this token of enqueue_locks, as await_lock does for one. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
+'Returns whether all of these locks are granted to this token of enqueue_locks, like await_lock for one lock. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 
 -- --- fences ---
 
@@ -447,7 +447,7 @@ CREATE FUNCTION @extschema@.acquire_permit(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_permit';
 COMMENT ON FUNCTION @extschema@.acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All simultaneous users of the name must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 also if the name is in use with another number of permits; otherwise as acquire_lock.';
+'Acquires one of "permits" permits of this name; otherwise works like acquire_lock. Returns its token, or NULL if no permit was granted within "wait". All simultaneous users of the name must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 also if the name is in use with another number of permits; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.set_permits(name pg_catalog.text, permits integer)
 RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -470,7 +470,7 @@ CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, or NULL if the lease has ended. If a holder on the lease was evicted, the result is at most the time left to this holder.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid (see renew_lock), or NULL if the lease has ended. If a holder on the lease was evicted, the result is at most the time left to this holder.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -638,13 +638,13 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_candidate';
 COMMENT ON FUNCTION @extschema@.enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text,
 	bigint) IS
-'Becomes a candidate and returns immediately, as enqueue_lock does. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
+'Becomes a candidate and returns immediately, like enqueue_lock. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_leadership(election pg_catalog.text, term bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_leadership';
 COMMENT ON FUNCTION @extschema@.await_leadership(pg_catalog.text, bigint, interval) IS
-'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
+'Returns whether this term of enqueue_candidate is elected, like await_lock for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
 
 CREATE FUNCTION @extschema@.proclaim(election pg_catalog.text, term bigint, candidate pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -656,13 +656,13 @@ CREATE FUNCTION @extschema@.renew_leadership(election pg_catalog.text, term bigi
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_leadership';
 COMMENT ON FUNCTION @extschema@.renew_leadership(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid, or NULL if the term is lost, as renew_lock does. Errors: 55000 for a term that is still queued.';
+'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid (see renew_lock), or NULL if the term is lost. Errors: 55000 for a term that is still queued.';
 
 CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. A server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate may still be elected.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits like release_lock. A server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate may still be elected.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election pg_catalog.text,
@@ -675,7 +675,7 @@ RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'le_current_leader';
 COMMENT ON FUNCTION @extschema@.current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
-- A returned leader survives a crash, unless its term is bound to its connection.
+- After a server crash, the returned leader still leads, unless its term is bound to its connection.
 - "expires_at": when the term ends without a renewal; infinity if it is bound to a connection.
 - "valid_for": the time until "expires_at"; NULL if the term is bound to a connection, and on a standby.
 - A standby returns the replayed leader; "expires_at" then ignores renewals since the election or the last proclaim, and is NULL for a term on a named lease.';
@@ -684,7 +684,7 @@ CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_leader';
 COMMENT ON FUNCTION @extschema@.is_leader(pg_catalog.text, bigint) IS
-'Returns whether this term leads now, as is_held does for a lock.';
+'Returns whether this term leads now, like is_held for a lock.';
 
 CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -3460,9 +3460,9 @@ COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Acquires a lock without waiting, as acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
+'Acquires several locks, all or none; otherwise works like acquire_lock. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
-'Releases those of the given locks that the token holds, as release_lock releases one. Returns whether the token held all of them.';
+'Releases, like release_lock, those of the given locks that the token holds. Returns whether the token held all of them.';
 COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all. At most 1000 names. After an error, no lock is acquired. A rollback undoes all acquires. Errors: 22023 also for a repeated name; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
@@ -3487,7 +3487,7 @@ COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 - keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
 - lease_holds does not list an evicted holder. New requests of an evicted holder wait like others.
 - If one acquire_locks call with a TTL acquired several names, all are evicted, but only one is counted.
-- An eviction survives crashes, as the lock does.
+- An eviction survives crashes, like the lock.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
 Errors: 55000 if a holder is bound to its connection. Then no holder is evicted; terminate the connection instead.';
 COMMENT ON FUNCTION force_release_lock(pg_catalog.text) IS
@@ -3509,27 +3509,27 @@ COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_
 - Every call takes a new place. But a repeated request (of the same owner, if it names one) on a named lease returns the same token, so that you can repeat a call whose reply was lost.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
-'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
+'Enters the queue for one of "permits" permits; otherwise works like enqueue_lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, like enqueue_lock for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on the "channel" of the first name. The token is for await_locks and release_locks. At most 1000 names. Errors: 22023 also for an empty array or a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. After an error, no place is taken. Errors: 22023 also for a repeated name; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
 'Returns whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: no limit). Each call restarts the TTL of the queue place, or of the lock once it is granted. To leave the queue, call release_lock. Errors: LE001 if the token is neither held nor queued any more, or was evicted; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
-'Returns whether all of these locks are granted to this token of enqueue_locks, as await_lock does for one. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
+'Returns whether all of these locks are granted to this token of enqueue_locks, like await_lock for one lock. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
 'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. Later writes of the transaction take effect before the next grant, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits the fence. Errors: LE001 if the token does not hold the lock; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
 'Rejects writes to a table by transactions that have not fenced a lock, or the leadership of an election. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for an election, the arguments are its name and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All simultaneous users of the name must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 also if the name is in use with another number of permits; otherwise as acquire_lock.';
+'Acquires one of "permits" permits of this name; otherwise works like acquire_lock. Returns its token, or NULL if no permit was granted within "wait". All simultaneous users of the name must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 also if the name is in use with another number of permits; otherwise as acquire_lock.';
 COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
 'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name during the check.';
 COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
 'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end with the lease. "wait" is for client libraries: the maximum time to wait until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 COMMENT ON FUNCTION keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, or NULL if the lease has ended. If a holder on the lease was evicted, the result is at most the time left to this holder.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid (see renew_lock), or NULL if the lease has ended. If a holder on the lease was evicted, the result is at most the time left to this holder.';
 COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
 'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes on the lease since the news that the client has seen. The reference page lease_sync has the details. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 COMMENT ON FUNCTION revoke_lease(bigint) IS
@@ -3569,23 +3569,23 @@ COMMENT ON FUNCTION advisory_release(pg_catalog.text, boolean) IS
 COMMENT ON FUNCTION campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text, bigint) IS
 'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
 COMMENT ON FUNCTION enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text, bigint) IS
-'Becomes a candidate and returns immediately, as enqueue_lock does. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
+'Becomes a candidate and returns immediately, like enqueue_lock. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
 COMMENT ON FUNCTION await_leadership(pg_catalog.text, bigint, interval) IS
-'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
+'Returns whether this term of enqueue_candidate is elected, like await_lock for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
 'Changes the leader''s public text without a new election. Returns true, or false if this term does not lead. The change takes effect immediately, is durable when the function returns, and survives a rollback.';
 COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid, or NULL if the term is lost, as renew_lock does. Errors: 55000 for a term that is still queued.';
+'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid (see renew_lock), or NULL if the term is lost. Errors: 55000 for a term that is still queued.';
 COMMENT ON FUNCTION resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. A server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate may still be elected.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits like release_lock. A server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate may still be elected.';
 COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
-- A returned leader survives a crash, unless its term is bound to its connection.
+- After a server crash, the returned leader still leads, unless its term is bound to its connection.
 - "expires_at": when the term ends without a renewal; infinity if it is bound to a connection.
 - "valid_for": the time until "expires_at"; NULL if the term is bound to a connection, and on a standby.
 - A standby returns the replayed leader; "expires_at" then ignores renewals since the election or the last proclaim, and is NULL for a term on a named lease.';
 COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
-'Returns whether this term leads now, as is_held does for a lock.';
+'Returns whether this term leads now, like is_held for a lock.';
 COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
 'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS

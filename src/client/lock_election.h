@@ -75,14 +75,15 @@
  * CLOCK_BOOTTIME, see le_now().
  *
  * STRUCTS that begin with a size can grow at their end.  Set the size, and leave
- * members that you do not need at zero.  So a program works with older and newer
- * libraries than its header.  The library treats members that the program's
- * struct lacks as zero, which is the default.  If the program's struct has
- * members that the library does not know, they must be zero; otherwise the
- * library rejects the struct with LE_INVALID.  When the library fills a struct,
- * it sets members that it does not know to zero.  Structs without a size do not
- * grow, except le_change, which only the library creates.  Programs must expect
- * unknown values, because statuses, states and kinds of events may be added.
+ * members that you do not need at zero.  Then the program also works with
+ * libraries that are older or newer than its header.  The library treats
+ * members that the program's struct lacks as zero, which is the default.  If
+ * the struct has members that the library does not know, they must be zero;
+ * otherwise the library rejects the struct with LE_INVALID.  When the library
+ * fills a struct, it sets members that it does not know to zero.  Structs without
+ * a size do not grow, except le_change, which only the library creates.  Programs
+ * must expect unknown values, because statuses, states and kinds of events may be
+ * added.
  */
 #ifndef LOCK_ELECTION_H
 #define LOCK_ELECTION_H

@@ -1,7 +1,7 @@
 /*
  * objects.c
- *		Creates and frees sessions and holds, counts their references, and locks
- *		the session's mutex.
+ *		Creates, frees and reference-counts le_session and le_hold objects, and
+ *		locks the session's mutex.
  */
 #include "objects.h"
 

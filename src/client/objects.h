@@ -1,6 +1,6 @@
 /*
  * objects.h
- *		Creates and frees sessions and holds, counts their references, and locks
+ *		Creates, frees and reference-counts le_session and le_hold objects, and locks
  *		the session's mutex.
  */
 #ifndef LE_CLIENT_OBJECTS_H

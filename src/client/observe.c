@@ -64,7 +64,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	o->on_change = on_change;
 	o->arg = arg;
 	le_link_init(&o->link);
-	/* add the observer to the session; if the lease's channel is not known, make a turn due that reads it */
+	/* add the observer to the session; if the lease's channel is unknown, schedule a turn that reads it */
 	le_lock(session);
 	session->refs++;
 	le_link_append(&session->observers, &o->link);

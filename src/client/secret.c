@@ -29,8 +29,9 @@
 /* --- strings that libpq cannot parse --- */
 
 /*
- * Describes the kind of mistake in the library's own words, if the message is in English.  Shows
- * messages about the service file, because they contain only file names, service names and line numbers.
+ * Reports a connection string that libpq cannot parse.  libpq's message may contain a secret, so the
+ * error describes the kind of mistake in the library's own words, if the message is in English.  Messages
+ * about the service file contain only file names, service names and line numbers, so they are shown.
  */
 le_status
 le_error_unparsed(le_error *error, const char *message)

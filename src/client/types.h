@@ -104,7 +104,7 @@ struct le_hold
 	bool shared, try;
 	int permits;
 	int64_t until;     /* end of the wait in the queue, in ns; LE_NEVER = no limit */
-	int64_t answer_by; /* end of the wait for the first reply, in ns; applies if later than until */
+	int64_t answer_by; /* end of the wait for the first reply, in ns; replaces an earlier "until" */
 	int64_t asked;     /* number of the request; part of its owner text */
 	char *candidate;
 
@@ -227,7 +227,7 @@ struct le_session
 	/* turns of the current lease */
 	int64_t calls;    /* number of the last call of lease_sync() */
 	int64_t last_at;  /* time at which the last call was sent, in ns */
-	char seen[2][24]; /* incarnation and number of the news in the latest reply; "" = none */
+	char seen[2][24]; /* incarnation, and number of the newest news item, of the latest reply; "" = none */
 	bool look;        /* the server may have news, so a turn is due */
 	bool bare;        /* the next call only reads news, see turn.c */
 	bool apart;       /* the last call sent only releases, and left the requests to the next call */

@@ -16,7 +16,7 @@
 #define LE_MAX_OWNER 255       /* bytes in a named owner */
 #define LE_MAX_VALUE 4096      /* bytes in a candidate's value */
 #define LE_MAX_NAMES 1000      /* names per command */
-#define LE_MAX_HOLDS INT32_MAX /* holds of one holder, because its row stores the number as an int4 */
+#define LE_MAX_HOLDS INT32_MAX /* maximum number of holds of one holder, which its row stores as an int4 */
 #define LE_FEW       16        /* minimum number of entries whose end at once counts as heavy work */
 
 #define LE_MAX_ACQUIRER 127 /* bytes in the text that describes an acquirer */

@@ -1,7 +1,7 @@
 /*
  * core/endings.c
- *		Records how the newest tokens and leases ended, for later requests that refer to
- *		them.
+ *		Records how the last LE_ENDINGS tokens and leases ended, so that replies to later
+ *		requests can report it.
  */
 #include "endings.h"
 #include "state.h"

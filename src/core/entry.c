@@ -82,7 +82,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
 
-	/* the deadline never moves to an earlier time, so the timer fires early enough */
+	/* keep the timer, because the deadline never moves to an earlier time */
 	if (holder->lease != NULL && holder->lease->for_group)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
@@ -231,7 +231,7 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 	entry->state = (uint8_t) to;
 }
 
-/* Creates a NEW entry with one hold.  Must not fail: the entry and copies of its texts are reserved. */
+/* Creates a NEW entry with one hold.  Must not fail: memory for the entry and its texts is reserved. */
 LeEntry *
 le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 {

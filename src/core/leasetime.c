@@ -84,8 +84,8 @@ le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 }
 
 /*
- * Extends a group's lease to at least this TTL.  The deadline never moves to an earlier time, so the
- * timer fires early enough.
+ * Extends a group's lease to at least this TTL.  Keeps the timer, because the deadline never moves to
+ * an earlier time.
  */
 void
 le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)

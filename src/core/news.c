@@ -3,12 +3,13 @@
  *		Keeps the news of each lease, for the client that keeps the lease alive: the
  *		events of its entries.
  *
- * A client requests the news of its lease that is newer than the newest item that it has
- * seen, in one or several calls.  Therefore it misses nothing, even if replies are lost:
+ * A client asks for all news after the newest item that it has seen, so a lost reply loses no
+ * news.  The lease keeps two kinds of news:
  *
  *	entries		each entry is in lease->news once, with the number of its last event: it was
  *				created, granted, or evicted
- *	losses		ends without a request from the client; the newest LE_LOSSES are kept
+ *	losses		holds and places that ended without a request from the client; only the newest
+ *				LE_LOSSES are kept
  *
  * If a client has missed more losses than are kept, or if the core was loaded since its last
  * request, the reply lists all entries of the lease.  Any entry that is not in the list is lost.

@@ -133,7 +133,7 @@ struct LeLock
 	uint8_t unsettled : 1; /* more waiters can be granted in the next batch */
 	LeSlot *slots;
 	LeSlot *free_slots;
-	int32_t next_number; /* number of the next new slot */
+	int32_t next_number; /* number that the next new slot gets */
 	int32_t permits;     /* number of permits; 0 = the lock is not used with permits */
 	int32_t held;        /* number of holders */
 	uint32_t waiting;    /* length of the queue */

@@ -1,6 +1,6 @@
 /*
  * core/recycle.c
- *		Recycles rows: uses the row of an unused lock for another lock.
+ *		Recycles rows: gives the row of an unused lock to another lock.
  *
  * If very many names are each used only once, it is less work to update an idle row for the
  * next name than to insert one row and delete another, and the table stays small.  If a few
@@ -21,7 +21,7 @@
 #include "recycle.h"
 #include "state.h"
 
-/* Maximum number of rows in the ring that are examined to find an idle one. */
+/* Maximum number of rows of the ring that a search for an idle row examines. */
 #define MAX_TRIES 8
 
 /* Adds a slot's row, which becomes idle now, to the ring. */

@@ -162,7 +162,7 @@ le_core_has_to_undo(const LeCore *core, const LeCommand *cmd)
 }
 
 /*
- * UNDO: undoes the acquires of this transaction from number cmd->subxact on, in steps
+ * UNDO: undoes this transaction's acquires with number cmd->subxact or higher, in steps
  * (LeReply.next).  Must not fail.
  */
 void

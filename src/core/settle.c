@@ -34,8 +34,8 @@ join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 }
 
 /*
- * If the first waiter has the same owner or lease as a holder, makes it one more hold of that holder,
- * or replies with the error that prevents this.  Returns whether the waiter left the queue.
+ * If a holder has the same owner or lease as the first waiter, turns the waiter into one more hold of
+ * that holder, or replies with the error that prevents this.  Returns whether the waiter left the queue.
  */
 static bool
 queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)

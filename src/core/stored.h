@@ -50,8 +50,8 @@ typedef struct LeStoredEntry
 
 	/* set for holders and places */
 	int32_t holds;
-	LeTime time_left; /* time left of the entry's own lease, or until the end of an evicted holder, see
-					   * LeSaved; for a lapsed holder, the table stores the negated "end" in this column */
+	LeTime time_left; /* time until the entry's own lease expires or the evicted holder ends, see LeSaved;
+					   * for a lapsed holder, the table's column contains -1 times the field "end" */
 	uint32_t life;    /* LeLife.number of the life in which time_left was written */
 
 	/* set for holders only */

@@ -29,7 +29,7 @@
 #define EXTEND_MS       40000
 /* Result of a run that lost its lock; not an exit code, because CMD may exit with any code */
 #define LOST (-1)
-/* Interval in ms at which lockctl checks whether a stopped CMD can have the terminal, after the shell's fg */
+/* Interval in ms at which lockctl checks whether the user has run fg, to give the terminal to a stopped CMD */
 #define TERMINAL_MS 200
 
 /* --- messages --- */

@@ -559,7 +559,7 @@ lc_lease(int argc, char **argv)
 
 	a.words = lc_words(argc, argv, options, WORDS_MAX);
 	what = a.words[0] != NULL ? a.words[0] : "";
-	/* subcommands without a lease */
+	/* subcommands that take no lease number */
 	if (strcmp(what, "list") == 0)
 	{
 		need(&a, 1, "nothing more");
@@ -575,7 +575,7 @@ lc_lease(int argc, char **argv)
 		grant_lease(&a);
 		return finish(&a, 0);
 	}
-	/* subcommands for a lease */
+	/* subcommands that take a lease number */
 	if (strcmp(what, "keep-alive") != 0 && strcmp(what, "revoke") != 0 && strcmp(what, "ttl") != 0)
 		lc_usage("lease grant, keep-alive, revoke, ttl or list");
 	need(&a, 2, "LEASE");

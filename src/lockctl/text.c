@@ -29,8 +29,8 @@ length_of(const unsigned char *c)
 }
 
 /*
- * Returns the code of the first character, which has length bytes.  For a byte that is not UTF-8, returns the
- * byte.
+ * Returns the code point of the first character, whose size in bytes is "length".  For a byte that is not
+ * UTF-8, returns the byte.
  */
 static unsigned
 code_of(const unsigned char *c, int length)

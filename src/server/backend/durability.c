@@ -53,9 +53,9 @@ raise_no_standby(void)
 }
 
 /*
- * Returns whether this command requires a standby even if none is defined, because of
- * lock_election.min_durability = remote.  Commands that only release or read do not require one, because no
- * work relies on their result.
+ * Returns whether lock_election.min_durability = remote makes this command require a synchronous standby,
+ * even if none is defined.  Commands that only release or read do not require one, because no work
+ * relies on their result.
  */
 static bool
 must_have_standby(LeCommandType type)

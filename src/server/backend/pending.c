@@ -59,7 +59,7 @@ typedef struct LePending
 {
 	struct LePending *older;       /* next older item of the transaction */
 	struct LePending *alike[WAYS]; /* next older item with the same hash, for each way */
-	int64 total; /* number of holds of this token and name that this item and older ones release */
+	int64 total; /* number of holds of this token and name that are released by this item and older ones */
 	SubTransactionId subxact;
 	bool cancel;
 	bool cancelled; /* withdrawn by a newer item; set only in drop_cancelled() */

@@ -225,7 +225,7 @@ le_attach(LeWait *wait)
 	/* 1. set up sleeping and flushing */
 	le_wait_events_init(LE_WAIT_LOCK);
 
-	/* reset the sleep state, because the previous process with this proc number may have died in its sleep */
+	/* reset the sleep state, because the previous process with this proc number may have died while it slept */
 	le_sleep_reset();
 	le_flush_attach();
 

@@ -34,8 +34,8 @@ extern LeDatabase *le_my_database(void);
 extern void le_session_reset(void);
 
 /*
- * Send mail to the manager.  le_mail_undo() undoes all acquires of this transaction from number "first" on;
- * le_mail() raises a flag, LE_MAIL_*.  Must not fail, because aborts call these functions.
+ * Send mail to the manager.  le_mail_undo() undoes all acquires of this transaction with number "first" or
+ * higher; le_mail() raises a flag, LE_MAIL_*.  Must not fail, because aborts call these functions.
  */
 extern void le_mail_undo(uint32 xact, uint32 first);
 extern void le_mail(uint32 flag);

@@ -82,7 +82,7 @@ le_sync(LeSync *sync)
 	if (sync->renewal.status == LE_OK)
 		read_more(sync, until);
 
-	/* the news lists the evicted holders, so all other holders have the validity of the lease itself */
+	/* evicted holders end before the lease, but the news lists them; all others are valid as long as the lease */
 	if (sync->durable && sync->validity > 0)
 		sync->validity = Max(sync->validity, sync->renewal.valid_lease);
 }

@@ -1,7 +1,8 @@
 /*
  * launcher/commands.c
  *		Handles commands that need a database without other sessions, such as DROP DATABASE: the manager must
- *		leave, and no other manager may start before the command ends.  See "reserving a database".
+ *		leave, and no other manager may start before the command ends.  See the comment "reserving a database"
+ *		in this file.
  *
  * "pending" records the work to do at the end of a transaction.  A transaction callback does that work,
  * because callbacks also run after ERROR and FATAL.  A callback at a commit runs when other processes can

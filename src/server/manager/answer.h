@@ -10,8 +10,8 @@
 #include "manager/state.h"
 
 /*
- * Stores in procs the numbers of all mailboxes of this database that have mail or a request without a reply,
- * even if they have not rung.  Returns how many there are.
+ * Stores in procs the proc numbers of all mailboxes of this database that have mail or a request without a
+ * reply, even if they have not rung.  Returns their count.
  */
 extern int le_mailboxes_with_work(uint32 *procs);
 

@@ -340,8 +340,8 @@ add_blockers(uint32 from)
 }
 
 /*
- * Adds edges from a process to the locks of its blocked call and to groups ahead in their queues, or to the
- * processes that block it in PostgreSQL.
+ * Adds the edges of a process: to the locks of its blocked call and to the groups ahead in their queues, or,
+ * if it waits for a lock of PostgreSQL itself, to the processes that block it.
  */
 static void
 add_edges_of_proc(uint32 proc)

@@ -14,8 +14,8 @@
 extern bool le_load_first(void);
 
 /*
- * Returns whether this transaction of a session is still open, or was rolled back by mail that is not applied
- * yet.
+ * Returns whether this transaction of a session is still open, or has rolled back but its UNDO mail is not
+ * applied yet.
  */
 extern bool le_load_uncommitted(void *arg, uint64 session, uint32 xact);
 

@@ -28,8 +28,8 @@
 #include "shared/flush.h"
 
 /*
- * Maximum duration of a replay.  Clients that get errors retry at once, so the manager must return to its
- * other work.
+ * Time after which the replay of a failed batch starts no new round.  Clients retry failed requests at once,
+ * so without a limit a replay might never end.
  */
 #define REPLAY_AT_MOST (1 * LE_SECOND)
 
@@ -268,7 +268,8 @@ run(Batch *batch)
 
 	/*
 	 * Take the stack after the horizon is set.  The batch then has every renewal that was posted before a
-	 * deadline passed, and every asynchronous release that returned before a request in procs was posted.
+	 * deadline passed.  If a request is in procs, the batch also has all asynchronous releases that had
+	 * returned before that request was posted.
 	 */
 	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");

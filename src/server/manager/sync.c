@@ -278,8 +278,9 @@ announce_no_more(LeEntry *entry)
 }
 
 /*
- * Copies the news with numbers above "since" into the page, entries and losses merged by number, until the
- * page is full.  Sets told->seen to the number of the last item copied, or of the newest news if all fits.
+ * Copies the news items with sequence numbers above "since" into the page, entries and losses merged by
+ * number, until the page is full.  Sets told->seen to the number of the last item copied, or of the newest
+ * item if all fit.
  */
 static void
 list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply, uint32 *walked)

@@ -106,7 +106,7 @@ typedef struct LeHintRing
 {
 	pg_atomic_uint64 pushed;
 	pg_atomic_uint64 sent;
-	uint64 sequence;      /* number of the newest hint, dropped ones included */
+	uint64 sequence;      /* sequence number of the newest hint, including dropped hints */
 	pg_atomic_uint64 lsn; /* LSN on which the newest hint depends */
 	LeHint hints[LE_HINTS];
 } LeHintRing;

@@ -29,7 +29,7 @@ extern void le_fault_point(const char *name, bool can_fail);
 
 /*
  * Aborts the process if an invariant of the core's state is violated.  A check of a large state takes a while,
- * so it is skipped if checks would take more than a fifth of the time.
+ * so checks are skipped if they would take more than a fifth of the manager's run time.
  */
 extern void le_fault_check(const LeCore *core);
 

@@ -44,14 +44,14 @@ le_mailboxes_init(LeDatabase *db)
 	db->has_mailboxes = true;
 }
 
-/* Says whether a ring should wake up the manager. */
+/* Whether a ring should wake up the manager. */
 typedef enum Ring
 {
 	RING_WAKES,
 	RING_IS_SILENT
 } Ring;
 
-/* Says whether the manager must still be woken up for the mailboxes on the stack. */
+/* Whether the manager must still be woken up for the mailboxes on the stack. */
 typedef enum Wake
 {
 	WAKE_NEEDED,

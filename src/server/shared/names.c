@@ -192,7 +192,7 @@ le_body_get(const LeMailbox *box)
 		return NULL;
 	shared = dsm_segment_address(attached);
 
-	/* Raise no error before the segment is detached: while attached, it cannot be attached again. */
+	/* Detach the segment before any error: a segment that stays attached cannot be attached again. */
 	Assert(dsm_segment_map_length(attached) >= offsetof(SharedBody, data) + shared->len);
 	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
 	if (copy != NULL)

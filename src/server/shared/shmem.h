@@ -50,7 +50,8 @@
  *		twice.  The flag for the end of a fence is cleared when it is read, because another fence may end
  *		during the batch.  It is set again if the batch fails.
  *	4.	The backend posts no request while the manager has not read a rollback or awaited releases (step 1
- *		above).  So an undo of "all acquires from number N on" never applies to a later request.
+ *		above).  So an undo of "all acquires with number N or higher" never applies to a later
+ *		request.
  *
  * How a process sleeps and is woken up is described in shared/sleep.h.
  */
@@ -160,8 +161,8 @@ typedef struct LeReleases
 typedef struct LeSyncTold
 {
 	int64 incarnation; /* incarnation of the manager */
-	uint64 seen;       /* number of the newest news in this reply and all earlier ones */
-	uint64 begun;      /* number of the newest news when the listing of everything on the lease began */
+	uint64 seen;       /* sequence number of the newest news item in this reply and all earlier ones */
+	uint64 begun;      /* sequence number of the newest news item when the listing of the whole lease began */
 	bool from_start;   /* the news begins with a listing of everything on the lease */
 	bool more;         /* there is more news to fetch */
 	uint32 losses;     /* value of LE_EPOCH_LOSSES when the news was listed */
@@ -267,7 +268,7 @@ typedef struct LeFlush
 	pg_atomic_uint32 took_us;    /* smoothed duration of a flush, in microseconds */
 	pg_atomic_uint32 last_group; /* number of sessions that the last flush served */
 	pg_atomic_uint32 expected;   /* number of sessions expected next: the union of the last two groups */
-	pg_atomic_uint32 undelayed;  /* number of the next flushes that are not delayed */
+	pg_atomic_uint32 undelayed;  /* count of upcoming flushes that are not delayed */
 	pg_atomic_uint32 backoff;    /* value to which undelayed was last set */
 	pg_atomic_uint64 ended_at;   /* end of the last flush, by le_clock() */
 } LeFlush;

@@ -62,9 +62,9 @@ le_sync_elects(LeSyncAction action)
 
 typedef struct LeSyncHead
 {
-	int64 call;        /* number of this call; the call is old unless its number is above all earlier ones */
+	int64 call;        /* number of this call; ignored unless this is higher than all earlier numbers */
 	int64 incarnation; /* incarnation of the manager whose news the caller has seen; 0 = none */
-	uint64 seen;       /* number of the newest news that the caller has seen */
+	uint64 seen;       /* sequence number of the newest news item that the caller has seen */
 	uint64 begun;      /* LeSyncTold.begun of the previous page; 0 = this is the first page */
 } LeSyncHead;
 

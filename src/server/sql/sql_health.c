@@ -28,10 +28,10 @@
 
 LE_FUNCTION(le_health);
 
-/* Microseconds; a manager or standby that keeps a session waiting for this long is reported as a problem. */
+/* Microseconds; if a session waits this long for the manager or a standby, that is reported as a problem. */
 #define TOO_LONG (2 * LE_SECOND)
 
-/* Microseconds; time after the last failed batch in which the outage is still reported. */
+/* Microseconds after the last failed batch during which the outage is still reported. */
 #define OUTAGE_HOLD (10 * LE_SECOND)
 
 typedef struct Health

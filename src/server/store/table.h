@@ -144,7 +144,7 @@ typedef struct LeSpot
 {
 	uint64 locator : 63;
 	uint64 sure : 1; /* a row must exist there */
-	LeRow *row;      /* row in the core; NULL = the batch has updated or deleted the row */
+	LeRow *row;      /* the core's copy of this row; NULL = the batch has updated or deleted the row */
 } LeSpot;
 
 /*
@@ -175,7 +175,10 @@ extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
 extern bool le_rows_next(LeRows *rows);
 /* Checks the core's status for the row that was read.  Raises an error unless the row was loaded. */
 extern void le_rows_taken(const LeRows *rows, LeLoadStatus status);
-/* Ends reading.  Returns false if a row was lost; then the caller must read all rows. */
+/*
+ * Ends reading.  Returns false if a row that must exist was missing; the caller must then start again, which
+ * reads all rows.
+ */
 extern bool le_rows_end(LeRows *rows);
 
 /* Raises an error, because the manager cannot have written this row. */
