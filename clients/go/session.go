@@ -126,7 +126,7 @@ type lease struct {
 	over     bool
 
 	call              int64  // number of the last call
-	incarnation, news []byte // incarnation and number of the newest news that the client has seen
+	incarnation, news []byte // incarnation, and number of the newest news item that the client has seen
 	channel           string
 	queue             []*item
 	open              map[string]*Hold // requests that were sent and have no result yet, by owner

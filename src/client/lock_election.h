@@ -477,8 +477,8 @@ LE_API void le_drop(le_hold *hold);
 /* --- leader election --- */
 
 /*
- * Campaigns in an election and waits to be elected, as le_acquire does for a
- * lock.  candidate is the public text of the candidate, 1 to 4096 bytes.  The
+ * Campaigns in an election and waits to be elected, like le_acquire for a lock.
+ * candidate is the public text of the candidate, 1 to 4096 bytes.  The
  * hold is the term, and its token is the term's number.
  */
 LE_API le_status le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms,

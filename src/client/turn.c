@@ -425,8 +425,8 @@ lose(le_hold *hold, const char *reason, bool evicted)
 }
 
 /*
- * Queues the release of a grant or place that belongs to no hold.  If out of memory, makes a turn due
- * soon that reads the news again, because other clients may be waiting for the lock.
+ * Queues the release of a grant or place that belongs to no hold.  If out of memory, schedules a
+ * turn that reads the news again soon, because other clients may be waiting for the lock.
  */
 static void
 give_ghost_back(le_session *s, Row row)

@@ -287,7 +287,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	return entry;
 }
 
-/* Creates the waiter of a NEW entry that is going to wait.  Must not fail: the waiter is reserved. */
+/* Creates the waiter of a NEW entry that is going to wait.  Must not fail: memory for it is reserved. */
 void
 le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 {

@@ -335,8 +335,8 @@ typedef struct LeChange
 /* Histograms of durations.  Election candidates can wait for days, so only waits for locks are counted. */
 typedef enum LeDurationType
 {
-	LE_DURATION_WAIT,           /* from entering a queue to the grant */
-	LE_DURATION_FRUITLESS_WAIT, /* from entering a queue to leaving it without a grant */
+	LE_DURATION_WAIT,           /* duration of waits, from entering a queue to the grant */
+	LE_DURATION_FRUITLESS_WAIT, /* duration of waits, from entering a queue to leaving it without a grant */
 	LE_DURATION_HOLD,           /* how long locks and permits were held, from grant to end */
 	LE_DURATION_TERM,           /* how long leaders led, from election to end */
 	LE_DURATION_TYPES

@@ -77,7 +77,7 @@ le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd
 	return status;
 }
 
-/* Applies a re-entry that le_reentry_check() allows.  Must not fail: its hold is reserved. */
+/* Applies a re-entry that le_reentry_check() allows.  Must not fail: memory for its hold is reserved. */
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

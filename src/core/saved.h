@@ -36,7 +36,7 @@ extern void le_saved_forget(LeCore *core, LeSaved *saved);
  * be written again, as a raise.
  */
 extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn);
-/* Returns how much time a lease with this row would have left if the server crashed now. */
+/* Returns the time that a lease with this row would have left if the server crashed now. */
 extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 
 /* Sets in the reply how long a renewed lease is valid, before and after its row is flushed. */

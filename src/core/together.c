@@ -97,7 +97,7 @@ le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 
 /*
  * Adds a loaded entry to its group.  The entries of one place with several names are loaded directly
- * one after the other, in any order.  Must not fail: a group is reserved.
+ * one after the other, in any order.  Must not fail: memory for a group is reserved.
  */
 void
 le_group_load(LeCore *core, LeEntry *entry)

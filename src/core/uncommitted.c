@@ -33,7 +33,7 @@ uncommitted_unlink(LeUncommitted *hold)
 		hold->next->link = hold->link;
 }
 
-/* Adds a hold that the session took in this (sub)transaction.  Must not fail: the record is reserved. */
+/* Adds a hold that the session took in this (sub)transaction.  Must not fail: memory for its record is reserved. */
 void
 le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 				   uint32_t subxact)

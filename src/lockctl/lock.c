@@ -24,7 +24,7 @@
 #include "sql.h"
 #include "text.h"
 
-/* Interval at which systemd is asked for more time to start, and the time that is requested, in ms */
+/* Interval in ms at which lockctl asks systemd for more time to start, and the time that it asks for, in ms */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
 /* Result of a run that lost its lock; not an exit code, because CMD may exit with any code */

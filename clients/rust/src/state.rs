@@ -129,7 +129,7 @@ pub(crate) struct Lease {
     pub(crate) waiting: usize, // number of places
     pub(crate) look: bool,     // whether there may be news, so that a call is due now
     call: i64,                 // number of the last call
-    incarnation: Option<i64>,  // incarnation and number of the newest news that the client has seen
+    incarnation: Option<i64>,  // incarnation, and number of the newest news item that the client has seen
     news: Option<i64>,
     open: BTreeSet<u64>,         // requests that were sent and have no result yet
     by_token: HashMap<i64, u64>, // places and holds, including those that are being released

@@ -17,7 +17,7 @@ typedef struct LeSyncSpec
 	int64 number; /* token, or number of permits */
 	LeTime hold_for;
 	LeText name;
-	LeText owner; /* data NULL: no owner; likewise for value */
+	LeText owner; /* data NULL: no owner; the same applies to value */
 	LeText value;
 	bool more; /* the next item is another name of the same request */
 } LeSyncSpec;

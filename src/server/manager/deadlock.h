@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 
-/* Records that this process asks for a search for deadlocks. */
+/* Records that this process requests a search for deadlocks. */
 extern void le_deadlock_ask(uint32 proc);
 
 /* Returns the time, by le_clock(), of the next search for deadlocks; LE_NEVER if no process has asked. */

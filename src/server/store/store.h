@@ -93,7 +93,7 @@ extern bool le_store_write_life(const LeMeta *meta);
  * Loads all rows into a core, in the order that core/load.h requires.  failed: the core of the batch that
  * failed, or NULL if a manager starts.  Returns false if the rows are not where the failed core has recorded
  * them; the caller must then load all rows, into another core.  Raises an error for a row that the core
- * rejects.  Renews the active snapshot, as le_store_claim() does.
+ * rejects.  Takes a new active snapshot, like le_store_claim().
  */
 extern bool le_store_load(LeCore *core, LeCore *failed);
 
