@@ -234,7 +234,7 @@ CREATE FUNCTION @extschema@.try_acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
 COMMENT ON FUNCTION @extschema@.try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock without waiting, as acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
+'Acquires a lock without waiting, like acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 
 CREATE FUNCTION @extschema@.acquire_locks(
 	names pg_catalog.text[],
@@ -622,7 +622,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_campaign';
 COMMENT ON FUNCTION @extschema@.campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text,
 	bigint) IS
-'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
+'Waits to be elected, like acquire_lock for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_candidate(
 	election pg_catalog.text,
@@ -690,13 +690,13 @@ CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
-'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
+'Fences the term of a leader, like fence_lock for locks. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
 
 CREATE FUNCTION @extschema@.evict_leader(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_leader';
 COMMENT ON FUNCTION @extschema@.evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, like evict_lock for locks. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE

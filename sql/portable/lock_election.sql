@@ -3458,7 +3458,7 @@ END $$;
 COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until its release, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, without an owner, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock without waiting, as acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
+'Acquires a lock without waiting, like acquire_lock with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Acquires several locks, all or none; otherwise works like acquire_lock. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it, so it causes no deadlock, whatever the order of names. Renewing one lock renews all. At most 1000 names. Errors: 22023 also for a repeated name, or if the owner already holds only some of the names; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
@@ -3567,7 +3567,7 @@ Errors: 25006 on a standby (see lock_election.advisory_on_standby); 55P03 if loc
 COMMENT ON FUNCTION advisory_release(pg_catalog.text, boolean) IS
 'Immediately releases one acquisition of an advisory lock of scope ''session''. Returns true, or false with a WARNING if this connection does not hold the lock in this mode. pg_advisory_unlock_all and DISCARD ALL also release the lock.';
 COMMENT ON FUNCTION campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text, bigint) IS
-'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
+'Waits to be elected, like acquire_lock for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the candidate''s public text, of 1 to 4096 bytes. If the leader (the same owner or, without an owner, the same lease) campaigns again, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
 COMMENT ON FUNCTION enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text, bigint) IS
 'Becomes a candidate and returns immediately, like enqueue_lock. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
 COMMENT ON FUNCTION await_leadership(pg_catalog.text, bigint, interval) IS
@@ -3587,9 +3587,9 @@ COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
 COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
 'Returns whether this term leads now, like is_held for a lock.';
 COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
-'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
+'Fences the term of a leader, like fence_lock for locks. Errors: LE001 if the term does not lead; 53400 as fence_lock.';
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, like evict_lock for locks. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may lead and proclaim until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
 'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, two may lead at the same time; use evict_leader if the next leader must wait until the former one stops. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
