@@ -848,7 +848,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 - "library_version": version of the server''s library. NULL: it is not preloaded.
 - "sql_version": version of the extension in this database.
 - "replayed_at": on a standby, when the last replayed transaction was committed.
-- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: no such failure is known.
+- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but changes that cannot be written do not happen. NULL: no failure is known.
 - "blocked_by": the process that has locked the tables, or waits to lock them, if one was seen.';
 
 CREATE FUNCTION lock_election.counters(
@@ -1092,11 +1092,11 @@ COMMENT ON COLUMN lock_election.stat.stalls IS
 COMMENT ON COLUMN lock_election.stat.hints_sent IS
 'Sent notifications.';
 COMMENT ON COLUMN lock_election.stat.hints_dropped IS
-'Notifications that were dropped because a queue was full.';
+'Notifications dropped because a queue was full.';
 COMMENT ON COLUMN lock_election.stat.write_time IS
 'Time spent on writing and committing, in milliseconds.';
 COMMENT ON COLUMN lock_election.stat.stats_reset IS
-'Time of the last lock_election.stat_reset(), or of the start of the counters.';
+'Time of the last call of "stat_reset", or of the start of the counters.';
 
 COMMENT ON VIEW lock_election.histogram IS
 'Durations of the waits, holds and terms that have ended since stats_reset of view stat, as cumulative buckets in the Prometheus format.';

@@ -3614,7 +3614,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 - "library_version": version of the server''s library. NULL: it is not preloaded.
 - "sql_version": version of the extension in this database.
 - "replayed_at": on a standby, when the last replayed transaction was committed.
-- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: no such failure is known.
+- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but changes that cannot be written do not happen. NULL: no failure is known.
 - "blocked_by": the process that has locked the tables, or waits to lock them, if one was seen.';
 COMMENT ON VIEW lock_election.locks IS
 'Every held lock, every leader, and every closed name. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. On a standby, a row shows its last written state; renewals write nothing.';

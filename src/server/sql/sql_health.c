@@ -185,8 +185,8 @@ look(Health *health)
 }
 
 /*
- * Returns the reason why the manager cannot write.  As long as it cannot write, it grants and releases
- * nothing, and holders keep their locks.
+ * Returns the reason why the manager cannot write.  Holders keep their locks as long as their releases cannot
+ * be written.
  */
 static const char *
 outage_problem(const Health *health)
