@@ -393,12 +393,15 @@ check_settings(patient *p)
 					? "SET synchronous_commit = on, or RESET it for the role, the database or the server"
 					: "ALTER SYSTEM SET lock_election.min_durability = 'local'",
 				"synchronous_commit is off: a crash can lose the newest locks");
-	if (notify[0] != '\0' && (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0))
+	if (!p->portable && (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0))
 		lc_find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.notify = 'all'",
 				"lock_election.notify is %s: waiters poll instead of being notified", notify);
 	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
 		lc_find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s%s%s", commit,
-				p->portable ? "" : ", notify ", p->portable || notify[0] != '\0' ? notify : "unknown");
+				p->portable ? "" : ", notify ",
+				p->portable         ? ""
+				: notify[0] != '\0' ? notify
+									: "unknown");
 }
 
 /* Checks that there is a synchronous standby if there are standbys or a setting requires one. */

@@ -136,6 +136,9 @@ subtest 'doctor' => sub {
 	one(q{SELECT force_release_lock('since')});
 	$waits->quit;
 
+	one(q{ALTER DATABASE postgres SET lock_election.notify = 'none'});
+	is(checked('settings'), "ok     settings     fsync on, synchronous_commit on\n", 'settings of the library are ignored');
+	one('ALTER DATABASE postgres RESET lock_election.notify');
 	one('ALTER DATABASE postgres SET search_path = locks, public; ALTER ROLE app SET default_transaction_isolation = serializable');
 	like(checked('search_path'), qr/^ok .* has schema locks/, 'the schema is on the search_path');
 	like(checked('isolation'), qr/^note .*serializable by default/, 'serializable is the default isolation level');
