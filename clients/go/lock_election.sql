@@ -971,10 +971,20 @@ DECLARE
 	number int8 := _lock_election.current_life();
 	h _lock_election.hold;
 	own boolean := p.ttl IS NOT NULL AND p.members IS NULL;
+	tries int4 := 0;
 BEGIN
 	IF (SELECT count(*) FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names) FOR UPDATE SKIP LOCKED) y)
 		< cardinality(names) THEN
 		RETURN false;
+	END IF;
+	-- A call that checks the place from here on cannot renew it any more, see place_stays().  Only such a check can be
+	-- in the way of this lock, for a moment.
+	IF own THEN
+		WHILE NOT pg_try_advisory_xact_lock_shared(hashint8extended(p.token, 4806)) LOOP
+			tries := tries + 1;
+			IF tries > 20 THEN RETURN false; END IF;
+			PERFORM pg_sleep(0.001);
+		END LOOP;
 	END IF;
 	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, pid, application, client)
@@ -1707,6 +1717,16 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
+-- Returns whether no concurrent transaction is granting this place, whose lease is its own.  If one does so later,
+-- the ttl of the hold starts after this check, so the hold lasts at least as long as a renewal of the lease states.
+-- Otherwise the hold would end too early: its ttl has started, and its grant does not wait for the renewal.
+CREATE OR REPLACE FUNCTION _lock_election.place_stays(tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF pg_try_advisory_xact_lock(hashint8extended(tok, 4806)) THEN RAISE EXCEPTION 'undo the lock' USING ERRCODE = 'LE998'; END IF;
+	RETURN false;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN RETURN true;
+END $$;
+
 -- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: true =
 -- also restart the ttl of a place.  goes_on: true = an earlier check in this call has restarted the ttl, and the
 -- row has been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become
@@ -1756,11 +1776,16 @@ BEGIN
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
-			PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
-				AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
-			IF FOUND THEN
-				UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
-				EXIT;
+			IF p.token IS NULL OR p.members IS NOT NULL OR _lock_election.place_stays(tok) THEN
+				IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
+					RETURN _lock_election.look(k, names, tok, false, goes_on);
+				END IF;
+				PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+					AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+				IF FOUND THEN
+					UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
+					EXIT;
+				END IF;
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());

@@ -7,7 +7,7 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Cluster;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(time sleep);
 
 my $node = new_node('main', portable => 1);
 
@@ -340,6 +340,34 @@ subtest 'a place that is granted while a function examines it' => sub {
 		one("SELECT release_lock('seen', $place)");
 		is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'seen'}), 0, "$what: the lock is released");
 	}
+	$_->quit foreach $h, $p, $gate;
+};
+
+# The transaction that grants the place is stopped after the ttl of the hold has started. A renewal of the place in this
+# moment would state a time that the hold does not have.
+subtest 'a place that is being granted is not renewed' => sub {
+	my ($h, $p, $gate) = map { session($node) } 1 .. 3;
+	my $definition = one(q{SELECT pg_get_functiondef('_lock_election.drop_group'::regproc)});
+	my $token = hold($h, 'granting');
+	my $place = place($p, 'granting');
+	my $asks = qq{SELECT await_lock('granting', $place)};
+
+	is($p->query($asks), 'f', 'the place waits');
+	$gate->query('SELECT pg_advisory_lock(58)');
+	one(q{CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_lock_shared(58), pg_advisory_unlock_shared(58); END $$});
+	$h->async("SELECT release_lock('granting', $token)");
+	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE objid = 58 AND NOT granted AND pid = } . $h->pid);
+	is($p->query($asks), '', 'a call that waits too long for the grant fails');
+	like($p->error, qr/55P03.*could not keep the place/, 'the error says that the place could not be renewed');
+	$p->async($asks);
+	sleep 0.1;
+	ok(!$p->ready, 'a call waits for the grant');
+	$gate->query('SELECT pg_advisory_unlock(58)');
+	is($p->wait, 't', 'the call returns the grant');
+	is($h->wait, 't', 'the lock was released');
+	one($definition);
+	one("SELECT release_lock('granting', $place)");
 	$_->quit foreach $h, $p, $gate;
 };
 

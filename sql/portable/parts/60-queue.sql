@@ -73,10 +73,20 @@ DECLARE
 	number int8 := _lock_election.current_life();
 	h _lock_election.hold;
 	own boolean := p.ttl IS NOT NULL AND p.members IS NULL;
+	tries int4 := 0;
 BEGIN
 	IF (SELECT count(*) FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names) FOR UPDATE SKIP LOCKED) y)
 		< cardinality(names) THEN
 		RETURN false;
+	END IF;
+	-- A call that checks the place from here on cannot renew it any more, see place_stays().  Only such a check can be
+	-- in the way of this lock, for a moment.
+	IF own THEN
+		WHILE NOT pg_try_advisory_xact_lock_shared(hashint8extended(p.token, 4806)) LOOP
+			tries := tries + 1;
+			IF tries > 20 THEN RETURN false; END IF;
+			PERFORM pg_sleep(0.001);
+		END LOOP;
 	END IF;
 	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, pid, application, client)
