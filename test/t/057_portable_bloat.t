@@ -58,8 +58,9 @@ SQL
 		wait_for_sql($node, q{SELECT n_tup_ins >= } . 4000 * $round . q{ AND n_dead_tup < 400 FROM pg_stat_user_tables WHERE relname = 'hold'}, 't', dbname => $db);
 		push @sizes, one($node, q{SELECT pg_total_relation_size('_lock_election.hold')}, $db);
 	}
-	# 16,000 rows with their index entries would need about 4 MB.
-	cmp_ok($sizes[3], '<', 1_000_000, "the table does not grow with the number of pairs: @sizes bytes");
+	# 16,000 rows with their index entries would need about 4 MB. On a busy machine, autovacuum may not run before the 4,000
+	# rows of a round are dead.
+	cmp_ok($sizes[3], '<', 2_500_000, "the table does not grow with the number of pairs: @sizes bytes");
 };
 
 done_testing();

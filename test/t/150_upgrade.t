@@ -24,9 +24,9 @@ sub quietly { my ($cmd) = @_; my $out = `$cmd 2>&1`; die "$cmd: $out" if $?; ret
 mkdir "$dir/next" or die $!;
 quietly("tar --exclude=./build --exclude='*.o' --exclude='*.d' --exclude='*.so' --exclude=./tmp_check -cf - . | tar -C $dir/next -xf -");
 quietly("test/upgrade/make-next $dir/next");
-quietly("make -C $dir/next -s -j2 COPT='-O0 -U_FORTIFY_SOURCE' PG_CONFIG=$pg_config all");
+quietly("make -C $dir/next -s -j2 COPT='-O0 -U_FORTIFY_SOURCE -Wno-maybe-uninitialized' PG_CONFIG=$pg_config all");
 quietly("cp -a $root/usr $dir/usr; mkdir $dir/new; cp -a $root/usr $dir/new/usr");
-quietly("make -C $dir/next -s COPT='-O0 -U_FORTIFY_SOURCE' PG_CONFIG=$dir/new$version_dir/bin/pg_config install");
+quietly("make -C $dir/next -s COPT='-O0 -U_FORTIFY_SOURCE -Wno-maybe-uninitialized' PG_CONFIG=$dir/new$version_dir/bin/pg_config install");
 
 # Replaces a file in the way of dpkg: renames a new file to the old name.
 sub install_file
