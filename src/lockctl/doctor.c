@@ -382,7 +382,11 @@ static void
 check_settings(patient *p)
 {
 	const char *fsync = lc_ask(p, "SHOW fsync"), *commit = lc_ask(p, "SHOW synchronous_commit");
-	const char *notify = lc_ask(p, "SELECT current_setting('lock_election.notify', true)");
+	const char *notify =
+		p->portable
+			? ""
+			: lc_ask(p,
+					 "SELECT coalesce(nullif(current_setting('lock_election.notify', true), ''), 'unknown')");
 
 	if (strcmp(fsync, "on") != 0)
 		lc_find(p, BAD, "settings", "ALTER SYSTEM SET fsync = on",
@@ -393,15 +397,12 @@ check_settings(patient *p)
 					? "SET synchronous_commit = on, or RESET it for the role, the database or the server"
 					: "ALTER SYSTEM SET lock_election.min_durability = 'local'",
 				"synchronous_commit is off: a crash can lose the newest locks");
-	if (!p->portable && (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0))
+	if (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0)
 		lc_find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.notify = 'all'",
 				"lock_election.notify is %s: waiters poll instead of being notified", notify);
 	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
 		lc_find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s%s%s", commit,
-				p->portable ? "" : ", notify ",
-				p->portable         ? ""
-				: notify[0] != '\0' ? notify
-									: "unknown");
+				p->portable ? "" : ", notify ", notify);
 }
 
 /* Checks that there is a synchronous standby if there are standbys or a setting requires one. */
