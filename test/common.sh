@@ -525,7 +525,7 @@ le_cgroup()
 # clusters are on disk.
 le_test_env()
 {
-	local net own perl_lib memory=
+	local net own perl_lib in_memory=
 	# Where the kernel allows it, the tests get a network of their own and the right to change it, because one of them
 	# needs a host that falls silent; and disks in memory that are small enough to be filled. If there is enough memory,
 	# the clusters are in memory, too: a disk would take a tenth of the processor time to create and remove their files.
@@ -534,7 +534,11 @@ le_test_env()
 	else
 		net=(unshare --user --map-current-user --keep-caps --net --mount)
 	fi
-	[ "${1:-${SOAK:+disk}}" = disk ] || memory=$(awk '/^MemAvailable/ { print int($2 / 1024 / 1024) }' /proc/meminfo)
+	if [ "${1:-${SOAK:+disk}}" != disk ] && awk '/^MemAvailable/ { exit $2 < 8 * 1024 * 1024 }' /proc/meminfo; then
+		in_memory='
+		mount -t tmpfs -o mode=1777 none "$0/../tmp_check"
+		ln -s ../log "$0/../tmp_check/log"'
+	fi
 	mkdir "$LE_TMP/work"/{disks,tmp_check,log}
 	ln -s ../log "$LE_TMP/work/tmp_check/log"
 	[ ${#LE_AS[@]} = 0 ] || chown nobody:nogroup "$LE_TMP/work"/{tmp_check,log}
@@ -546,12 +550,9 @@ le_test_env()
 			mkdir "$0/${d%:*}"
 			mount -t tmpfs -o size=${d#*:},mode=1777 none "$0/${d%:*}"
 		done
-		if [ "${MEMORY:-0}" -ge 8 ]; then
-			mount -t tmpfs -o mode=1777 none "$0/../tmp_check"
-			ln -s ../log "$0/../tmp_check/log"
-		fi
+		'"$in_memory"'
 		exec "$@"'
-	net+=(env MEMORY="$memory" sh -c "$own" "$LE_TMP/work/disks"
+	net+=(sh -c "$own" "$LE_TMP/work/disks"
 		${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
 	if "${net[@]}" true 2>/dev/null; then
 		LE_AS=("${net[@]}")

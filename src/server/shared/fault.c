@@ -169,12 +169,13 @@ void
 le_fault_check(const LeCore *core)
 {
 	static LeTime next_at = 0;
-	LeTime start = le_clock();
+	LeTime start = le_clock(), end;
 
 	if (start < next_at)
 		return;
 	le_core_check(core);
-	next_at = le_clock() + 4 * (le_clock() - start);
+	end = le_clock();
+	next_at = end + 4 * (end - start);
 }
 
 void
