@@ -977,8 +977,8 @@ BEGIN
 		< cardinality(names) THEN
 		RETURN false;
 	END IF;
-	-- A call that checks the place from here on cannot renew it any more, see place_stays().  Only such a check can be
-	-- in the way of this lock, for a moment.
+	-- Calls that check the place after this lock was acquired do not renew it, see place_stays().  The lock conflicts
+	-- only with such a check, which is short.
 	IF own THEN
 		WHILE NOT pg_try_advisory_xact_lock_shared(hashint8extended(p.token, 4806)) LOOP
 			tries := tries + 1;
@@ -1776,7 +1776,7 @@ BEGIN
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
-			IF p.token IS NULL OR p.members IS NOT NULL OR _lock_election.place_stays(tok) THEN
+			IF p.ttl IS NULL OR p.members IS NOT NULL OR _lock_election.place_stays(tok) THEN
 				IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
 					RETURN _lock_election.look(k, names, tok, false, goes_on);
 				END IF;

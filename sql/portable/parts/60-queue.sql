@@ -79,8 +79,8 @@ BEGIN
 		< cardinality(names) THEN
 		RETURN false;
 	END IF;
-	-- A call that checks the place from here on cannot renew it any more, see place_stays().  Only such a check can be
-	-- in the way of this lock, for a moment.
+	-- Calls that check the place after this lock was acquired do not renew it, see place_stays().  The lock conflicts
+	-- only with such a check, which is short.
 	IF own THEN
 		WHILE NOT pg_try_advisory_xact_lock_shared(hashint8extended(p.token, 4806)) LOOP
 			tries := tries + 1;

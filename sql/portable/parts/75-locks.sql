@@ -267,7 +267,7 @@ BEGIN
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
-			IF p.token IS NULL OR p.members IS NOT NULL OR _lock_election.place_stays(tok) THEN
+			IF p.ttl IS NULL OR p.members IS NOT NULL OR _lock_election.place_stays(tok) THEN
 				IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
 					RETURN _lock_election.look(k, names, tok, false, goes_on);
 				END IF;
