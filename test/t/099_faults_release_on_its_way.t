@@ -356,7 +356,7 @@ sub served_together
 	my ($manager) = $c->query('SELECT pid FROM lock_election.manager');
 
 	settle();
-	kill 'STOP', $manager;
+	stop_asleep($manager);
 	is(release($a, 'x', $x), 't', 'a release is reported, and cannot be applied');
 	fault(q{set('batch-applied', 'error', times => 0)});
 	my $start = time;
